@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from mmort.configs.captions import Prompt
 from mmort.configs.layout import DetectorConfig
 from mmort.detect.entries import Parts, Schema, default, part
-from mmort.predict import MaskFormat
+from mmort.predict import MaskFormat, Preprocessing
+from mmort.predict.test_pipeline import settings_of
 
 if TYPE_CHECKING:
     from mmort.detect.parts.bert import TextEncoder
@@ -195,3 +196,9 @@ class Detector(nn.Module):
 def level_names(kinds: Sequence[str], levels: int) -> tuple[str, ...]:
     """Return the names of maps: ``cls_score_0``, ``cls_score_1`` ..., then those of the next kind."""
     return tuple(f"{kind}_{level}" for kind in kinds for level in range(levels))
+
+
+def require_proportions(config: DetectorConfig, reason: str) -> None:
+    """Raise a ValueError with a reason if the test pipeline resizes images to a size of other proportions."""
+    if config.has_test_pipeline and not Preprocessing(**settings_of(config)).keep_ratio:
+        raise ValueError(f"detect.build: Resize of the test pipeline must have keep_ratio=True: {reason}")

@@ -22,9 +22,8 @@ from mmort.configs.schema import Config, plain_type
 from mmort.detect import families as _families  # noqa: F401 - registers the types of heads
 from mmort.detect import parts as _parts  # noqa: F401 - registers those of all parts
 from mmort.detect.checkpoint import load_checkpoint, load_weights
-from mmort.detect.detector import Detector
+from mmort.detect.detector import Detector, require_proportions
 from mmort.detect.entries import PARTS, Parts, refusing
-from mmort.detect.parts.proportions import require_proportions
 from mmort.detect.receptive_fields import set_receptive_fields
 
 MAX_WEIGHTS = 8_000

@@ -5,18 +5,15 @@ An import here registers a family.
 
 from mmort.detect.families.dense import (
     atss,
-    autoassign,
     centernet,
     centernet_update,
     centripetalnet,
     cornernet,
-    ddod,
     fcos,
     foveabox,
     ga_retinanet,
     gfl,
     glip,
-    nas_fcos,
     paa,
     reppoints,
     retinanet,

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from mmort.detect.entries import PARTS, training_only
-from mmort.detect.parts.heads.anchor_free_head import AnchorFreeHead
+from mmort.detect.parts.heads.towers import AnchorFreeHead
 from mmort.detect.parts.single_stage import DenseDetector
 
 

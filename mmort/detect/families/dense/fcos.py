@@ -1,6 +1,9 @@
 """FCOS: no anchors; every location predicts the distances to the sides of its object, and how central it is.
 
-Source: Z. Tian et al., "FCOS: Fully Convolutional One-Stage Object Detection", ICCV 2019; MMDetection's ``FCOSHead``.
+AutoAssign and NAS-FCOS have other layers.  Sources: Z. Tian et al., "FCOS: Fully Convolutional One-Stage Object
+Detection", ICCV 2019; B. Zhu et al., "AutoAssign: Differentiable Label Assignment for Dense Object Detection", 2020; N.
+Wang et al., "NAS-FCOS: Fast Neural Architecture Search for Object Detection", CVPR 2020; MMDetection's ``FCOSHead``,
+``AutoAssignHead``, ``NASFCOSHead``.
 """
 
 from __future__ import annotations
@@ -9,14 +12,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
 from mmort.detect.entries import PARTS, nested, training_only
-from mmort.detect.parts.heads.anchor_free_head import AnchorFreeHead
 from mmort.detect.parts.heads.class_scores import WITH_SIGMOID, DenseLoss
-from mmort.detect.parts.layers import convolution
+from mmort.detect.parts.heads.towers import AnchorFreeHead
+from mmort.detect.parts.layers import ConvModule, convolution
+from mmort.detect.parts.priors import Points
 from mmort.detect.parts.single_stage import DenseDetector
+
+_DEFORMABLE: Config = {"type": "DCNv2", "deform_groups": 2}
+
+_SEARCHED_LAYERS: tuple[tuple[int, Config | None, bool], ...] = (
+    (3, _DEFORMABLE, True),
+    (3, None, False),
+    (3, _DEFORMABLE, True),
+    (1, None, False),
+)
+"""Size and ``conv_cfg`` of the layers of NAS-FCOS's towers, and whether they have a bias."""
 
 
 class FCOSHead(AnchorFreeHead):
@@ -73,3 +88,75 @@ class FCOS(DenseDetector):
 
     family = "FCOS"
     head = FCOSHead
+
+
+class CenterPrior(nn.Module):
+    """Weights of AutoAssign's assignment, which only the training uses: a checkpoint has them."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.mean, self.sigma = (nn.Parameter(torch.zeros(classes, 2)) for _ in range(2))
+
+
+class AutoAssignHead(FCOSHead):
+    """FCOS's head with points in the corners of the locations; the boxes' tower predicts the centerness too."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(FCOSHead.Entries):
+        """The entries of ``bbox_head``."""
+
+        conv_bias: bool | str = True
+        norm_on_bbox: bool = True
+        centerness_on_reg: bool = True
+
+        ignored: ClassVar = {
+            **FCOSHead.Entries.ignored,
+            **training_only("force_topk", "topk", "pos_loss_weight", "neg_loss_weight", "center_loss_weight"),
+        }
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__(entries)
+        self.priors = Points(self.strides, offset=0)
+        self.center_prior = CenterPrior(self.classes)
+
+
+@PARTS.register("detector", "AutoAssignHead")
+class AutoAssign(DenseDetector):
+    """FCOS's network with distances that are not negative."""
+
+    family = "AutoAssign"
+    head = AutoAssignHead
+
+
+class NASFCOSHead(FCOSHead):
+    """FCOS's head with the towers that the search found."""
+
+    def build_towers(self, entries: AnchorFreeHead.Entries) -> tuple[nn.Sequential, nn.Sequential]:
+        """Return the towers for the classes and for the boxes."""
+        return self._tower(entries), self._tower(entries)
+
+    def _tower(self, entries: AnchorFreeHead.Entries) -> nn.Sequential:
+        """Return one of them."""
+        inputs = [entries.in_channels, *[entries.feat_channels] * (len(_SEARCHED_LAYERS) - 1)]
+        return nn.Sequential(
+            *(
+                ConvModule(
+                    channels,
+                    entries.feat_channels,
+                    size,
+                    padding=size // 2,
+                    bias=bias,
+                    conv_cfg=conv_cfg,
+                    norm_cfg=entries.norm_cfg,
+                )
+                for channels, (size, conv_cfg, bias) in zip(inputs, _SEARCHED_LAYERS, strict=True)
+            )
+        )
+
+
+@PARTS.register("detector", "NASFCOSHead")
+class NASFCOS(FCOS):
+    """FCOS whose towers were searched for; two of their four layers are deformable."""
+
+    family = "NAS-FCOS"
+    head = NASFCOSHead

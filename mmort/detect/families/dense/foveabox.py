@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from mmort.detect.entries import PARTS, as_many_as, nested, training_only
 from mmort.detect.parts.boxes import clip
 from mmort.detect.parts.heads.class_scores import WITH_SIGMOID, SigmoidLoss
-from mmort.detect.parts.heads.tower_entries import TowerEntries
+from mmort.detect.parts.heads.towers import TowerEntries
 from mmort.detect.parts.layers import ConvModule, tower
 from mmort.detect.parts.priors import Points
 from mmort.detect.parts.single_stage import DenseDetector, DenseHead

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from mmort.detect.entries import PARTS, nested, part, training_only
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.heads.class_scores import WITH_SIGMOID, SigmoidLoss
-from mmort.detect.parts.heads.tower_head import TowerHead
+from mmort.detect.parts.heads.towers import TowerHead
 from mmort.detect.parts.layers import Scale
 from mmort.detect.parts.priors import Centres
 from mmort.detect.parts.single_stage import DenseDetector, SingleStageModel

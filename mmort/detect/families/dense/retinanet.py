@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from mmort.configs.schema import Config
 from mmort.detect.entries import PARTS, part, training_only
-from mmort.detect.parts.heads.tower_head import TowerHead
+from mmort.detect.parts.heads.towers import TowerHead
 from mmort.detect.parts.layers import shared_towers
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.single_stage import DenseDetector

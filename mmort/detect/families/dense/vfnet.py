@@ -16,7 +16,7 @@ from mmort.configs.schema import Config
 from mmort.detect.entries import PARTS, default, nested, part, training_only
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.heads.class_scores import WITH_SIGMOID, DenseLoss
-from mmort.detect.parts.heads.tower_entries import TowerEntries
+from mmort.detect.parts.heads.towers import TowerEntries
 from mmort.detect.parts.layers import ConvModule, Scale, tower_pair
 from mmort.detect.parts.priors import AnchorGenerator, Points
 from mmort.detect.parts.single_stage import DenseDetector, DenseHead

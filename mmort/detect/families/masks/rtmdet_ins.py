@@ -17,12 +17,12 @@ from torch.nn import functional
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
+from mmort.detect.detector import require_proportions
 from mmort.detect.entries import PARTS, Parts, default, training_only
 from mmort.detect.families.dense.rtmdet import RTMDetSepBNHead, level_towers
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.dynamic_masks import DynamicMasks, of_priors, points_and_strides, relative_coordinates
 from mmort.detect.parts.layers import tower
-from mmort.detect.parts.proportions import require_proportions
 from mmort.detect.parts.selection import indexed_detections
 from mmort.detect.parts.single_stage import DenseDetector
 from mmort.detect.parts.test_cfg import DenseEntries

@@ -5,7 +5,6 @@ An import here registers a family.
 
 from mmort.detect.families.rotated import (
     gliding_vertex,
-    h2rbox,
     oriented_rcnn,
     r3det,
     roi_transformer,

@@ -12,7 +12,7 @@ from typing import ClassVar
 from mmort.configs.layout import DetectorConfig
 from mmort.detect.entries import PARTS, Parts, nested, part
 from mmort.detect.families.two_stage.cascade_rcnn import BoxCascade
-from mmort.detect.parts.backbones.re_resnet import ReResNet
+from mmort.detect.parts.backbones.resnet import ReResNet
 from mmort.detect.parts.rotated.box_head import RotatedBoxHead
 from mmort.detect.parts.rotated.test_cfg import RotatedRCNNEntries
 from mmort.detect.parts.two_stage import TwoStageDetector

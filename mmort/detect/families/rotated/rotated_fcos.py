@@ -1,10 +1,12 @@
 """Rotated FCOS: FCOS that also regresses an angle, for the distances along the sides of a turned box.
 
-Source: MMRotate's ``RotatedFCOSHead``.
+H2RBox is one that learned angles from upright boxes.  Sources: X. Yang et al., "H2RBox: Horizontal Box Annotation is
+All You Need for Oriented Object Detection", ICLR 2023; MMRotate's ``RotatedFCOSHead``, MMRotate 1's ``H2RBoxHead``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -18,6 +20,8 @@ from mmort.detect.parts.layers import Scale
 from mmort.detect.parts.rotated.angle_coder import ANGLE_CODERS, AngleCoder
 from mmort.detect.parts.rotated.coders import RotatedBoxCoder
 from mmort.detect.parts.rotated.dense import RotatedDenseDetector
+from mmort.detect.parts.rotated.geometry import bounding_boxes, upright_boxes
+from mmort.detect.parts.single_stage import SingleStageModel
 
 
 class RotatedFCOSHead(FCOSHead):
@@ -61,3 +65,45 @@ class RotatedFCOS(RotatedDenseDetector):
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)
         self.family = f"{self.bbox_head.angle_coder.name} FCOS"
+
+
+class H2RBoxHead(RotatedFCOSHead):
+    """Rotated FCOS's head."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(RotatedFCOSHead.Entries):
+        """The entries of ``bbox_head``."""
+
+        square_classes: Sequence[int] | None = None
+
+        ignored: ClassVar = {
+            **RotatedFCOSHead.Entries.ignored,
+            **training_only("crop_size", "rotation_agnostic_classes", "weak_supervised"),
+        }
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__(entries)
+        self.square_classes = tuple(entries.square_classes or ())
+
+
+@PARTS.register("detector", "H2RBoxHead")
+class H2RBox(RotatedDenseDetector):
+    """Rotated FCOS in which objects of some classes get upright boxes."""
+
+    family = "H2RBox"
+    head = H2RBoxHead
+    bbox_head: H2RBoxHead
+
+    @dataclass(frozen=True, kw_only=True)
+    class Model(SingleStageModel):
+        """The entries of ``model``."""
+
+        ignored: ClassVar = {**SingleStageModel.ignored, **training_only("crop_size", "padding")}
+
+    def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
+        dets, labels = super().forward(input, img_shape)
+        square = torch.zeros_like(labels, dtype=torch.bool)
+        for label in self.bbox_head.square_classes:
+            square = square | (labels == label)
+        upright = torch.cat([upright_boxes(bounding_boxes(dets[..., :5])), dets[..., 5:]], -1)
+        return torch.where(square[..., None], upright, dets), labels

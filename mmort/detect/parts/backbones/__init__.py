@@ -6,7 +6,6 @@ An import here registers the parts of a module.
 from mmort.detect.parts.backbones import (
     convnext,
     csp_darknet,
-    cspnext,
     darknet,
     detectors_resnet,
     efficientnet,
@@ -14,13 +13,11 @@ from mmort.detect.parts.backbones import (
     hrnet,
     mobilenet_v2,
     pvt,
-    re_resnet,
     regnet,
     res2net,
     resnest,
     resnet,
     ssd_vgg,
     swin,
-    trident_resnet,
     vit,
 )

@@ -1,6 +1,7 @@
 """CSPDarknet: Darknet with cross stage partial layers.
 
-Source: Z. Ge et al., "YOLOX: Exceeding YOLO Series in 2021"; MMDetection's ``CSPDarknet``.
+Sources: Z. Ge et al., "YOLOX: Exceeding YOLO Series in 2021"; C. Lyu et al., "RTMDet: An Empirical Study of Designing
+Real-Time Object Detectors", 2022; MMDetection's ``CSPDarknet`` and ``CSPNeXt``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from mmort.configs.schema import Config
 from mmort.detect.entries import PARTS, default, training_only
-from mmort.detect.parts.csp import CSPLayer, DarknetBottleneck, SPPBottleneck, convolution_block
+from mmort.detect.parts.csp import CSPLayer, CSPNeXtBlock, DarknetBottleneck, SPPBottleneck, convolution_block
 from mmort.detect.parts.layers import ConvModule, LayerEntries
 
 
@@ -113,3 +114,36 @@ class CSPDarknet(nn.Module):
             if index in self.out_indices:
                 outputs.append(x)
         return tuple(outputs)
+
+
+@PARTS.register("backbone", "CSPNeXt")
+class CSPNeXt(CSPDarknet):
+    """CSPDarknet with larger kernels and channel attention."""
+
+    architectures: ClassVar[Architectures] = {
+        "P5": (Stage(128, 3), Stage(256, 6), Stage(512, 6), Stage(1024, 3, False, True)),
+        "P6": (Stage(128, 3), Stage(256, 6), Stage(512, 6), Stage(768, 3), Stage(1024, 3, False, True)),
+    }
+    block = CSPNeXtBlock
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(CSPDarknet.Entries):
+        """The entries of ``backbone``."""
+
+        expand_ratio: float = 0.5
+        channel_attention: bool = True
+        act_cfg: Config | None = default({"type": "SiLU"})
+
+    def build_stem(self, channels: int, layer: dict[str, Any]) -> nn.Module:
+        """Return the layers that halve the image's size."""
+        half = channels // 2
+        layer = {**layer, "conv_cfg": None}  # as in MMDetection
+        return nn.Sequential(
+            ConvModule(3, half, 3, stride=2, padding=1, **layer),
+            ConvModule(half, half, 3, padding=1, **layer),
+            ConvModule(half, channels, 3, padding=1, **layer),
+        )
+
+    def csp_options(self, entries: Entries) -> dict[str, Any]:
+        """Return further arguments of `CSPLayer`."""
+        return {"expand_ratio": entries.expand_ratio, "channel_attention": entries.channel_attention}

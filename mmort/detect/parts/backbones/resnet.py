@@ -2,13 +2,15 @@
 
 Source: K. He et al., "Deep Residual Learning for Image Recognition", CVPR 2016; S. Xie et al., "Aggregated Residual
 Transformations for Deep Neural Networks", CVPR 2017; T. He et al., "Bag of Tricks for Image Classification", CVPR 2019
-(ResNetV1d); MMDetection's ``ResNet``, ``ResNeXt`` and ``ResNetV1d``.
+(ResNetV1d); Y. Li et al., "Scale-Aware Trident Networks for Object Detection", ICCV 2019; J. Han et al., "ReDet: A
+Rotation-equivariant Detector for Aerial Object Detection", CVPR 2021; MMDetection's ``ResNet``, ``ResNeXt``,
+``ResNetV1d`` and ``TridentResNet``, MMRotate's ``ReResNet``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -356,3 +358,40 @@ def _shortcut(entries: ResNetEntries, in_channels: int, channels: int, stride: i
         normalization(entries.norm_cfg, channels)[1],
     ]
     return nn.Sequential(*layers)
+
+
+@PARTS.register("backbone", "TridentResNet")
+class TridentResNet(ResNetBase):
+    """TridentNet's ResNet, whose last stage runs at several dilations with the same weights: its branch for tests."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(ResNetEntries):
+        """The entries of ``backbone``."""
+
+        depth: int
+        num_branch: int
+        test_branch_idx: int
+        trident_dilations: Sequence[int]
+
+    def __init__(self, entries: Entries) -> None:
+        branch = entries.test_branch_idx
+        if not 0 <= branch < entries.num_branch == len(entries.trident_dilations):
+            raise ValueError(
+                f"detect.build: backbone.test_branch_idx must be one of the {entries.num_branch} branches, got {branch}"
+            )
+        counts = BLOCK_COUNTS[known_depth(entries.depth, BLOCK_COUNTS)]
+        plans = []
+        for stage, channels in enumerate(stage_widths(entries)):
+            settings = block_settings(entries, stage)
+            if stage == entries.num_stages - 1:
+                settings = replace(settings, dilation=entries.trident_dilations[branch], dcn=None)
+            plans.append(StagePlan(Bottleneck, counts[stage], channels, settings))
+        super().__init__(entries, plans)
+
+
+@PARTS.register("backbone", "ReResNet")
+class ReResNet(ResNet):
+    """A `ResNet` whose convolutions are equivariant to rotations; its layers have no other settings, as in MMRotate."""
+
+    def __init__(self, entries: ResNet.Entries) -> None:
+        super().__init__(replace(entries, conv_cfg={"type": "R2Conv"}, norm_cfg={"type": "InnerBatchNorm"}))

@@ -1,6 +1,8 @@
 """The feature pyramid: every level is added to the coarser one, enlarged.
 
-Source: T.-Y. Lin et al., "Feature Pyramid Networks for Object Detection", CVPR 2017; MMDetection's ``FPN``.
+Sources: T.-Y. Lin et al., "Feature Pyramid Networks for Object Detection", CVPR 2017; S. Liu et al., "Path Aggregation
+Network for Instance Segmentation", CVPR 2018; J. Han et al., "ReDet: A Rotation-equivariant Detector for Aerial Object
+Detection", CVPR 2021; MMDetection's ``FPN`` and ``PAFPN``, MMRotate's ``ReFPN``.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from torch import Tensor, nn
 
 from mmort.configs.schema import Config
 from mmort.detect.entries import PARTS, Schema, nested, training_only
+from mmort.detect.parts.equivariant import ORIENTATIONS
 from mmort.detect.parts.layers import ConvModule, LayerEntries
 
 
@@ -124,3 +127,59 @@ class DropBlockFPN(FPN):
         """The entries of ``neck``."""
 
         ignored: ClassVar = training_only("plugin")
+
+
+@PARTS.register("neck", "PAFPN")
+class PAFPN(FPN):
+    """Path aggregation: an `FPN` whose finer levels are then added to the coarser ones."""
+
+    def __init__(self, entries: FPN.Entries) -> None:
+        super().__init__(entries)
+        layer = entries.layer
+        channels, steps = entries.out_channels, range(len(self.lateral_convs) - 1)
+        self.downsample_convs = nn.ModuleList(
+            ConvModule(channels, channels, 3, stride=2, padding=1, **layer) for _ in steps
+        )
+        self.pafpn_convs = nn.ModuleList(ConvModule(channels, channels, 3, padding=1, **layer) for _ in steps)
+
+    def forward(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        inputs = inputs[self.start_level : self.end]
+        laterals = self.top_down(inputs)
+        maps = [conv(x) for conv, x in zip(self.fpn_convs, laterals, strict=False)]
+        for level, conv in enumerate(self.downsample_convs, start=1):
+            maps[level] = maps[level] + conv(maps[level - 1])
+        refined = [conv(x) for conv, x in zip(self.pafpn_convs, maps[1:], strict=True)]
+        return self.with_extra_levels(inputs, laterals, [maps[0], *refined])
+
+
+@PARTS.register("neck", "ReFPN")
+class ReFPN(FPN):
+    """An `FPN` whose convolutions are equivariant to rotations, without further ones."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(Schema):
+        """The entries of ``neck``."""
+
+        in_channels: Sequence[int]
+        out_channels: int
+        num_outs: int
+
+        def check(self, name: str) -> None:
+            """Raise a ValueError if channels cannot be divided among the orientations."""
+            for channels in self.in_channels:
+                if channels % ORIENTATIONS:
+                    raise ValueError(
+                        f"detect.build: in_channels of {name} must be multiples of {ORIENTATIONS}, the orientations, "
+                        f"got {[*self.in_channels]}"
+                    )
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__(
+            FPN.Entries(
+                in_channels=entries.in_channels,
+                out_channels=entries.out_channels,
+                num_outs=entries.num_outs,
+                conv_cfg={"type": "R2Conv"},
+                upsample_cfg=UpsampleEntries(),
+            )
+        )
