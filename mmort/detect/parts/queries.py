@@ -38,11 +38,18 @@ class QueryHeadEntries(Schema):
 
 @dataclass(frozen=True, kw_only=True)
 class HeadWithTransformer(Schema):
-    """The entries of MMDetection 2's ``bbox_head`` that MMDetection 3 has elsewhere in the model."""
+    """The entries of a head that MMDetection 3's detectors have elsewhere in the model."""
 
     def model(self) -> Config:
-        """Return the same as MMDetection 3 has it."""
+        """Return the same as these detectors have it."""
         raise NotImplementedError
+
+    @classmethod
+    def of_model(cls, name: str, head: Config) -> Config:
+        """Return the entries of ``model`` that are in a head of this name, and its others as ``bbox_head``."""
+        names = {*cls.__dataclass_fields__, *cls.ignored}
+        entries = read_entries(name, cls, {key: head[key] for key in head if key in {*names, "type"}})
+        return {**entries.model(), "bbox_head": {key: head[key] for key in head if key not in names}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,9 +80,7 @@ class QueryModelEntries(ModelEntries):
         head, schema = config.get("bbox_head"), cls.head_with_transformer
         if schema is None or not isinstance(head, dict) or "transformer" not in head:
             return config
-        names = {*schema.__dataclass_fields__, *schema.ignored}
-        moved = read_entries("bbox_head", schema, {key: head[key] for key in head if key in names})
-        return {**config, **moved.model(), "bbox_head": {key: head[key] for key in head if key not in names}}
+        return {**config, **schema.of_model("bbox_head", head)}
 
     def check(self, name: str) -> None:
         """Raise a ValueError if not all parts have the encoder's channels."""

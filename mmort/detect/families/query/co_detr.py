@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Parts, Schema, at_least, nested, only, part, read_entries, training_only
+from mmort.detect.entries import PARTS, Parts, Schema, at_least, nested, only, part, training_only
 from mmort.detect.families.query.deformable_detr import DeformableDETR, DeformableDETRHead, keys_of_transformer
 from mmort.detect.families.query.dino import DINO, DINOHead
 from mmort.detect.families.query.refine_masks import NormedMaskIoUHead, RefineMaskHead, refined
@@ -24,7 +24,7 @@ from mmort.detect.parts.backbones.vit import RotaryViT
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.deformable_transformer import DeformableDecoderEntries, DeformableEncoderEntries
 from mmort.detect.parts.heads.mask_head import own_class
-from mmort.detect.parts.queries import QueryHeadEntries, QueryModelEntries, QueryTestCfg
+from mmort.detect.parts.queries import HeadWithTransformer, QueryHeadEntries, QueryModelEntries, QueryTestCfg
 from mmort.detect.parts.roi_extractor import RoIExtractor
 from mmort.detect.parts.test_cfg import NMS, NO_SUPPRESSION, check_size_of_original
 from mmort.detect.parts.two_stage import to_rows, used_rows
@@ -50,7 +50,7 @@ class Transformer(Schema):
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueryHead(Schema):
+class QueryHead(HeadWithTransformer):
     """The entries of ``query_head`` that MMDetection's detectors without further heads have in the model."""
 
     ignored: ClassVar = {
@@ -68,7 +68,6 @@ class QueryHead(Schema):
     as_two_stage: bool = False
 
     def model(self) -> Config:
-        """Return the same as these detectors have it."""
         transformer = self.transformer
         return {
             "encoder": transformer.encoder,
@@ -175,10 +174,8 @@ class CoModel(DeformableDETR.Model):
         head = config.get("query_head")
         if not isinstance(head, dict):
             return config
-        names = {*cls.query_head.__dataclass_fields__, *cls.query_head.ignored}
-        moved = read_entries("query_head", cls.query_head, {key: head[key] for key in head if key in {*names, "type"}})
         rest = {key: value for key, value in config.items() if key != "query_head"}
-        return {**rest, **moved.model(), "bbox_head": {key: head[key] for key in head if key not in names}}
+        return {**rest, **cls.query_head.of_model("query_head", head)}
 
 
 @dataclass(frozen=True, kw_only=True)
