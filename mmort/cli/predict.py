@@ -123,7 +123,11 @@ def _predict_standard_input(arguments: argparse.Namespace) -> None:
         raise ValueError("predict: --window and --engine ray are for image files")
     if arguments.output is not None or arguments.show_dir is not None:
         raise ValueError("predict: an image on standard input has no name, for --output and --show-dir; save it first")
-    detections = _predictor(arguments)(sys.stdin.buffer.read())
+    predictor, content = _predictor(arguments), sys.stdin.buffer.read()
+    try:
+        detections = predictor(content)
+    except ValueError as error:  # which names no file
+        raise ValueError(f"standard input: {error}") from None
     print(_line(Outcome(STANDARD_INPUT, detections), as_json=arguments.json))
 
 

@@ -200,6 +200,9 @@ def test_an_image_on_standard_input(tiny, monkeypatch):
     assert predict(tiny, "-") == (0, "-: b 0.50\n", "")
     for option in ("-o", "--show-dir"):
         assert "an image on standard input has no name" in refused("predict", tiny, "-", option, "out")
+    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(b"no image")))
+    message = "mmort: error: standard input: not an image in a format that OpenCV reads\n"
+    assert refused("predict", tiny, "-") == message
 
 
 def test_folders_below_a_folder(tiny, folder):
