@@ -39,6 +39,10 @@ def draw_plane(rng: np.random.Generator, channels: int, largest: int = 300) -> t
     return height, min(max(1, round(height * float(rng.uniform(0.5, 2)))), int(side) + 1)
 
 
+def draw_precision(rng: np.random.Generator) -> str:
+    return str(rng.choice(["float32", "float64"], p=[0.85, 0.15]))
+
+
 # ---- scenes by operator ----------------------------------------------------------------------------------------------
 
 
@@ -66,7 +70,7 @@ def draw_grid_sample(rng: np.random.Generator, work: float) -> Scene:
         "input": [batch, channels, height, width], "output": [rows, max(1, points // rows)], "mode": mode,
         "positions": str(rng.choice(["scattered", "turned", "straight"])),
         "padding": str(rng.choice(["zeros", "border", "reflection"], p=[0.6, 0.2, 0.2])),
-        "align": bool(rng.random() < 0.4),
+        "align": bool(rng.random() < 0.4), "channels_last": bool(rng.random() < 0.1), "dtype": draw_precision(rng),
     }  # fmt: skip
 
 
@@ -85,23 +89,40 @@ def draw_deform_conv2d(rng: np.random.Generator, work: float) -> Scene:
     }  # fmt: skip
 
 
+def draw_pyramid(rng: np.random.Generator) -> list[list[int]]:
+    """Return heights and widths of levels, of a published detector or of any picture."""
+    if rng.random() < 0.4:
+        return [list(size) for size in PYRAMIDS[int(rng.integers(len(PYRAMIDS)))]]
+    height, ratio = log_integer(rng, 1, 160), float(rng.uniform(0.5, 2))
+    sizes = [[height, max(1, round(height * ratio))]]
+    for _ in range(int(rng.integers(0, 5))):
+        sizes.append([(side + 1) // 2 for side in sizes[-1]])
+    return sizes
+
+
 def draw_attention(rng: np.random.Generator, work: float) -> Scene:
-    pyramid = PYRAMIDS[int(rng.integers(len(PYRAMIDS)))]
-    heads, channels, points = int(rng.choice([4, 8])), int(rng.choice([8, 16, 32, 64])), int(rng.choice([1, 4, 8]))
-    batch, cells = int(rng.choice([1, 2, 8], p=[0.7, 0.2, 0.1])), sum(h * w for h, w in pyramid)
+    pyramid = draw_pyramid(rng)
+    heads, channels = int(rng.choice([1, 2, 4, 8, 16])), int(rng.choice([8, 16, 32, 64, log_integer(rng, 1, 128)]))
+    points, batch = int(rng.choice([1, 2, 4, 8, 16])), int(rng.choice([1, 2, 8], p=[0.7, 0.2, 0.1]))
+    cells = sum(h * w for h, w in pyramid)
+    batch = max(1, min(batch, MAX_INPUT // (cells * heads * channels)))
     queries = cells if rng.random() < 0.3 else log_integer(rng, 1, 900)
     limit = work / (batch * heads * channels * points * len(pyramid))
     return {
-        "pyramid": [list(size) for size in pyramid], "heads": heads, "channels": channels, "points": points,
-        "batch": batch, "queries": max(1, int(min(queries, limit))), "spread": float(rng.choice([0.02, 0.2, 1])),
+        "pyramid": pyramid, "heads": heads, "channels": channels, "points": points, "batch": batch,
+        "queries": max(1, int(min(queries, limit))), "spread": float(rng.choice([0, 0.02, 0.2, 1])),
+        "dtype": draw_precision(rng),
     }  # fmt: skip
 
 
 def draw_carafe(rng: np.random.Generator, work: float) -> Scene:
-    group, kernel, scale = int(rng.choice([1, 4])), int(rng.choice([3, 5])), int(rng.choice([1, 2, 4]))
-    channels = group * log_integer(rng, 1, 256 // group)
+    group, kernel, scale = int(rng.choice([1, 4])), int(rng.choice([1, 3, 5, 7])), int(rng.choice([1, 2, 3, 4]))
+    channels = group * log_integer(rng, 1, 512 // group)
     side = log_integer(rng, 2, min(100, math.sqrt(work / (channels * kernel**2 * scale**2))))
-    return {"input": [1, channels, side, side], "group": group, "kernel": kernel, "scale": scale}
+    return {
+        "input": [1, channels, side, max(1, round(side * float(rng.uniform(0.5, 2))))], "group": group,
+        "kernel": kernel, "scale": scale, "dtype": draw_precision(rng),
+    }  # fmt: skip
 
 
 def draw_line(rng: np.random.Generator, work: float) -> Scene:
@@ -117,11 +138,14 @@ def draw_line(rng: np.random.Generator, work: float) -> Scene:
 
 
 def draw_corner_pool(rng: np.random.Generator, work: float) -> Scene:
-    channels = log_integer(rng, 1, 512)
-    height, width = draw_plane(rng, channels)
+    batch, channels = int(rng.choice([1, 2, 8], p=[0.7, 0.2, 0.1])), log_integer(rng, 1, 512)
+    height, width = draw_plane(rng, batch * channels, 1000)
+    if rng.random() < 0.5:
+        height, width = width, height
     return {
-        "input": [1, channels, height, width], "mode": str(rng.choice(["top", "bottom", "left", "right"])),
-        "dtype": str(rng.choice(["float32", "float64"], p=[0.9, 0.1])),
+        "input": [batch, channels, height, width], "mode": str(rng.choice(["top", "bottom", "left", "right"])),
+        "channels_last": bool(rng.random() < 0.1),
+        "dtype": str(rng.choice(["float32", "float64", "int8", "int32"], p=[0.7, 0.1, 0.1, 0.1])),
     }  # fmt: skip
 
 
@@ -196,7 +220,8 @@ def prepare_attention(rng: np.random.Generator, scene: Scene) -> Call:
     locations = centers + rng.normal(0, scene["spread"], (batch, queries, heads, len(sizes), points, 2))
     weights = rng.random(locations.shape[:-1], np.float32)
     starts = np.concatenate([[0], cells.cumsum()[:-1]])
-    return "multi_scale_deformable_attention", (value, sizes, starts, locations.astype(np.float32), weights), {}
+    value, locations, weights = (array.astype(scene["dtype"]) for array in (value, locations, weights))
+    return "multi_scale_deformable_attention", (value, sizes, starts, locations, weights), {}
 
 
 def prepare(scene: Scene) -> Call:
@@ -226,15 +251,20 @@ def prepare(scene: Scene) -> Call:
             line = np.round(2 * line)
         return operator, (line.astype(scene["dtype"]), scene["dim"]), {}
     features = rng.standard_normal(scene["input"], np.float32)
+    if "int" in scene.get("dtype", ""):
+        features *= 10
+    features = features.astype(scene.get("dtype", "float32"))
+    if scene.get("channels_last"):  # as pictures are, seen as maps
+        features = np.ascontiguousarray(features.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
     if operator == "corner_pool":
-        return operator, (features.astype(scene["dtype"]), scene["mode"]), {}
+        return operator, (features, scene["mode"]), {}
     if operator == "carafe":
         size = scene["scale"] * np.array(scene["input"][2:])
-        masks = rng.random((1, scene["group"] * scene["kernel"] ** 2, *size), np.float32)
+        masks = rng.random((1, scene["group"] * scene["kernel"] ** 2, *size), np.float32).astype(scene["dtype"])
         return operator, (features, masks, scene["kernel"], scene["group"], scene["scale"]), {}
     if operator == "grid_sample":
         options = {"mode": scene["mode"], "padding_mode": scene["padding"], "align_corners": scene["align"]}
-        return operator, (features, make_positions(rng, scene)), options
+        return operator, (features, make_positions(rng, scene).astype(scene["dtype"])), options
     corners = make_regions(rng, scene)
     if operator == "roi_align_rotated":
         angles = rng.uniform(-1.6, 1.6, (len(corners), 1))

@@ -1,10 +1,9 @@
 """roi_align_rotated: features of rotated regions, averaged over samples on a grid that is turned with each region.
 
 Unlike those of an upright region, the samples of a rotated one share no rows and columns, so each has four taps of its
-own.  If there are few samples for each pixel, all taps are found first and gathered from the planes, a vector of bins
-at a time; if regions overlap on a large map, they are found first too, and regions read tiles (region_tiles.pxd).
-Otherwise the taps are found for each bin and used for all channels: of a copy with channels last, or straight from the
-planes if there are too few samples to pay for a copy.
+own.  There are four ways, of which _cheapest_way chooses one by what they cost.  Taps may be found first, those of all
+regions: then they are gathered from the planes, a vector of bins at a time, or read from tiles (region_tiles.pxd).  Or
+they are found for each bin, and read from a copy of the map with channels last, or straight from the planes.
 """
 from libc.math cimport fabs, isfinite
 from libc.stdint cimport int32_t, int64_t
@@ -12,8 +11,8 @@ from libc.string cimport memset
 
 from element_types cimport real
 from mmk cimport *
-from mmort._kernels.regions.region_tiles cimport (MIN_SHARES, VECTOR, Region, Shared, copy_tile, set_key, sort_regions,
-                                                  take_shared, write_bins)
+from mmort._kernels.regions.region_tiles cimport (VECTOR, Region, Shared, copy_tile, set_key, sort_regions, take_shared,
+                                                  write_bins)
 from mmort._kernels.regions.regions cimport (INPUT, OUTPUT_HEIGHT, OUTPUT_WIDTH, ROIS, check_attributes, check_region,
                                              set_output)
 from mmort._kernels.regions.rotated_regions cimport Geometry, locate_region, own_coordinate, samples_of_bin, turn
@@ -35,10 +34,6 @@ cdef enum:
     ROI = 6  # batch index, centre x, centre y, width, height, angle
     MAX_TAPS = 512  # collected before they are summed
     STRIP_BINS = 64  # summed before they are written
-    MAX_GATHERED_SHARES = 1  # up to which gathering from the planes gains on tiles and on a copy
-    MAX_SHARES = 4  # how often regions use a pixel, on average, up to which tiles gain on a copy of all channels,
-    MIN_TILED_MAP = 1 << 23  # bytes of a map, from which on they do, because the copy leaves the cache
-    PIXELS_PER_SAMPLE = 6  # copied in about the time that it takes to read a sample from the planes
     BINS = 4  # summed at a time, because each waits for its last addition
     MAX_SHARED_PIXELS = 1 << 28  # of a map, so that the index of a tap fits in 32 bits
     MAX_STORED = 4  # bytes of stored samples for each byte of output
@@ -50,12 +45,40 @@ cdef enum:  # phases where taps are found first
     LOCATE
     ALIGN
 
-cdef enum:  # picoseconds per sample, estimated: no benchmark row
-    FIND_TAPS = 5000
+cdef enum:  # picoseconds per sample; roi_align_rotated, scenes of benchmarks/scenes.py
+    FIND_TAPS = 12000
     ADD_FROM_TILE = 250  # and per channel
-    GATHER = 1000  # and per channel
-    ADD_FROM_COPY = 200  # and per channel
-    ADD_FROM_PLANES = 4000  # and per channel
+    GATHER = 1050  # and per channel
+    ADD_FROM_COPY = 150  # and per channel
+    ADD_FROM_PLANES = 2200  # and per channel
+
+cdef enum:  # picoseconds per channel; roi_align_rotated, scenes of benchmarks/scenes.py
+    GATHER_MISS = 6000  # and per cache line, where all that are read do not stay in the cache
+    PLANES_MISS = 12000  # and per cache line, where all that are read do not stay in the cache
+    COPY_TO_TILE = 360  # and per pixel of the rows in use
+    COPY_IN_CACHE = 200  # and per pixel
+    COPY_TO_MEMORY = 650  # and per pixel
+
+cdef enum:  # picoseconds; roi_align_rotated, scenes of benchmarks/scenes.py
+    PREPARE_TILES = 4000000
+
+cdef enum:
+    CACHE = 1 << 21  # bytes
+    LINE = 16  # pixels of a cache line
+
+cdef enum _Way:
+    GATHERED
+    TILED
+    COPIED
+    FROM_PLANES
+
+
+cdef struct _Work:  # of all regions
+    double samples
+    double lines   # of the cache, that samples read of a plane
+    double top     # of the rows in use
+    double bottom  # behind them
+    size_t stored  # bytes of the samples
 
 
 cdef void _sum_bin(mmk_call *call, const Geometry *region, const real *image, ptrdiff_t row, ptrdiff_t column,
@@ -326,8 +349,26 @@ cdef void _align_shared(mmk_call *call, const real *input, const real *rois, rea
         write_bins(bins, size, VECTOR, channels - channel, output + (k * channels + channel) * size)
 
 
-cdef int _check_regions(mmk_call *call, const real *rois, double *samples, size_t *stored) noexcept nogil:
-    """Rejects regions that cannot be sampled, and counts the samples of all regions and the bytes to store them."""
+cdef inline void _add_extent(const mmk_call *call, const Geometry *region, double samples, _Work *work) noexcept nogil:
+    """Adds the rows and cache lines of the upright rectangle around a region."""
+    cdef double[2] first
+    cdef double[2] last
+    cdef double side, half_height = fabs(region.start[0]), half_width = fabs(region.start[1]), reach
+    cdef int axis
+    for axis in range(2):
+        reach = (half_height * fabs(region.sine) + half_width * fabs(region.cosine) if axis
+                 else half_height * fabs(region.cosine) + half_width * fabs(region.sine))
+        side = <double>call.inputs[INPUT].shape[2 + axis]
+        first[axis] = min(max(region.centre[axis] - reach, 0.0), side)
+        last[axis] = max(min(region.centre[axis] + reach + 1, side), 0.0)
+    if first[0] < last[0] and first[1] < last[1]:
+        work.top = min(work.top, first[0])
+        work.bottom = max(work.bottom, last[0])
+        work.lines += min(2 * samples, (last[0] - first[0] + 1) * ((last[1] - first[1]) / LINE + 1))
+
+
+cdef int _check_regions(mmk_call *call, const real *rois, _Work *work) noexcept nogil:
+    """Rejects regions that cannot be sampled, and adds up the work of all regions."""
     cdef ptrdiff_t k
     cdef double bins = <double>call.attributes[OUTPUT_HEIGHT].i * <double>call.attributes[OUTPUT_WIDTH].i
     cdef double region_samples
@@ -346,63 +387,87 @@ cdef int _check_regions(mmk_call *call, const real *rois, double *samples, size_
         if not region_samples <= MAX_SAMPLES:
             return mmk_fail(call, "rois[%lld] must not take more than %d samples, or overflow", <long long>k,
                             <int>MAX_SAMPLES)
-        samples[0] += region_samples
-        _take_samples(stored, <ptrdiff_t>region_samples, sizeof(real))
+        work.samples += region_samples
+        _take_samples(&work.stored, <ptrdiff_t>region_samples, sizeof(real))
+        if call.inputs[INPUT].shape[1] >= VECTOR:  # of fewer channels, tiles are no way, and misses cost little
+            _add_extent(call, &region, region_samples, work)
     return 0
 
 
-cdef bint _add_stored_phases(mmk_call *call, double samples, size_t stored) noexcept nogil:
-    """Adds the phases of regions whose taps are found first, if that pays; returns whether it does."""
+cdef _Way _cheapest_way(const mmk_call *call, const _Work *work) noexcept nogil:
+    cdef const mmk_tensor *input = &call.inputs[INPUT]
+    cdef double channels = <double>input.shape[1], width = <double>input.shape[3]
+    cdef double pixels = <double>input.shape[0] * <double>input.shape[2] * width
+    cdef double used = <double>input.shape[0] * max(work.bottom - work.top, 0.0) * width
+    cdef double lines = channels * min(work.lines, used / LINE)
+    cdef double missed = lines if lines * LINE * sizeof(float) > CACHE else 0
+    cdef double lowest = work.samples * (FIND_TAPS + ADD_FROM_PLANES * channels) + PLANES_MISS * missed, cost
+    cdef ptrdiff_t bins = call.attributes[OUTPUT_HEIGHT].i * call.attributes[OUTPUT_WIDTH].i
+    cdef _Way way = FROM_PLANES
+    cost = (work.samples * (FIND_TAPS + ADD_FROM_COPY * <double>padded(input.shape[1])) + pixels * channels
+            * (COPY_TO_MEMORY if input.size * element_size(input.type) > CACHE else COPY_IN_CACHE))
+    if cost < lowest and input.shape[1] >= MIN_CHANNELS:
+        lowest = cost
+        way = COPIED
+    if (input.shape[2] * input.shape[3] > MAX_SHARED_PIXELS
+            or work.stored > MAX_STORED * <size_t>call.outputs[0].size * element_size(input.type)):
+        return way
+    cost = work.samples * (FIND_TAPS + GATHER * channels) + GATHER_MISS * missed
+    if cost < lowest and input.type == MMK_FLOAT32 and 0 < grid_lanes() <= bins and input.shape[3] > 1:
+        lowest = cost
+        way = GATHERED
+    cost = work.samples * (FIND_TAPS + ADD_FROM_TILE * channels) + used * channels * COPY_TO_TILE + PREPARE_TILES
+    return TILED if cost < lowest and input.shape[1] >= VECTOR else way
+
+
+cdef void _add_stored_phases(mmk_call *call, const _Work *work, bint gathers) noexcept nogil:
+    """Adds the phases of regions whose taps are found first."""
     cdef const mmk_tensor *input = &call.inputs[INPUT]
     cdef int64_t channels = input.shape[1], regions = call.inputs[ROIS].shape[0]
-    cdef int64_t plane = input.shape[2] * input.shape[3]
-    cdef size_t itemsize = element_size(input.type)
     cdef ptrdiff_t bins = call.attributes[OUTPUT_HEIGHT].i * call.attributes[OUTPUT_WIDTH].i
-    cdef double shares
-    cdef bint gathers
-    if plane == 0 or plane > MAX_SHARED_PIXELS or stored > MAX_STORED * call.outputs[0].size * itemsize:
-        return False
-    shares = samples / (<double>input.shape[0] * plane)
-    gathers = (shares <= MAX_GATHERED_SHARES and input.type == MMK_FLOAT32 and 0 < grid_lanes() <= bins
-               and input.shape[3] > 1)
-    if not gathers and (channels < VECTOR or not MIN_SHARES < shares <= MAX_SHARES
-                        or input.size * itemsize < MIN_TILED_MAP):
-        return False
-    take_shared(&stored, regions)
-    call.scratch_size = stored
+    cdef double samples = work.samples / <double>regions
+    call.scratch_size = work.stored
+    take_shared(&call.scratch_size, regions)
     mmk_add_phase(call, 1, 1e-3 * FIND_TAPS * regions)
-    mmk_add_phase(call, regions, 1e-3 * samples / <double>regions * FIND_TAPS)
+    mmk_add_phase(call, regions, 1e-3 * samples * FIND_TAPS)
     mmk_add_phase(call, (channels + VECTOR - 1) // VECTOR * regions,
-                  1e-3 * samples / <double>regions * VECTOR * (GATHER if gathers else ADD_FROM_TILE))
+                  1e-3 * samples * VECTOR * (GATHER if gathers else ADD_FROM_TILE))
     if not gathers:
-        call.worker_scratch_size[ALIGN] = (plane + 1 + bins + BINS) * VECTOR * itemsize
-    return True
+        call.worker_scratch_size[ALIGN] = (
+            (input.shape[2] * input.shape[3] + 1 + bins + BINS) * VECTOR * element_size(input.type))
 
 
 cdef public int mmk_roi_align_rotated_prepare(mmk_call *call) noexcept nogil:
     cdef const mmk_tensor *input = &call.inputs[INPUT]
     cdef const mmk_tensor *rois = &call.inputs[ROIS]
-    cdef int64_t channels, pixels
-    cdef double samples = 0, per_channel = ADD_FROM_PLANES
-    cdef size_t stored = 0
+    cdef int64_t channels
+    cdef double per_channel = ADD_FROM_PLANES
+    cdef _Work work
+    cdef _Way way
     if (mmk_check_shape(call, INPUT, "input", "[N, C, H, W]") or mmk_check_shape(call, ROIS, "rois", "[K, 6]")
             or check_attributes(call)):
         return -1
+    memset(&work, 0, sizeof(_Work))
+    work.top = <double>input.shape[2]
     if rois.type == MMK_FLOAT32:
-        if _check_regions(call, <const float *>rois.data, &samples, &stored):
+        if _check_regions(call, <const float *>rois.data, &work):
             return -1
-    elif _check_regions(call, <const double *>rois.data, &samples, &stored):
+    elif _check_regions(call, <const double *>rois.data, &work):
         return -1
-    if set_output(call, samples):
+    if set_output(call, work.samples):
         return -1
-    if call.outputs[0].size == 0 or _add_stored_phases(call, samples, stored):
+    if call.outputs[0].size == 0:
+        return 0
+    way = _cheapest_way(call, &work) if input.size else FROM_PLANES
+    if way == GATHERED or way == TILED:
+        _add_stored_phases(call, &work, way == GATHERED)
         return 0
     channels = input.shape[1]
-    pixels = input.shape[0] * input.shape[2] * input.shape[3]
-    if samples * PIXELS_PER_SAMPLE > <double>pixels and pixels and channels >= MIN_CHANNELS:
+    if way == COPIED:
         add_copy_phase(call)
         per_channel = ADD_FROM_COPY
-    mmk_add_phase(call, rois.shape[0], 1e-3 * samples / <double>rois.shape[0] * (FIND_TAPS + per_channel * channels))
+    mmk_add_phase(call, rois.shape[0],
+                  1e-3 * work.samples / <double>rois.shape[0] * (FIND_TAPS + per_channel * channels))
     call.worker_scratch_size[call.phases - 1] = (
         <size_t>(_rows_together(call) * call.attributes[OUTPUT_WIDTH].i * padded(channels)) * element_size(input.type))
     return 0

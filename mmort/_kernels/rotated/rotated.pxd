@@ -83,14 +83,20 @@ cdef inline int _clip(const double *along, const double *across, int corners, do
     return kept
 
 
+cdef inline bint _is_long(const Rectangle *a, const Rectangle *b, double min_area) noexcept nogil:
+    """Returns whether a side is so long that rounding may change the computed area."""
+    cdef double longest = max(max(a.half_width, a.half_height), max(b.half_width, b.half_height))
+    return longest * longest >= min_area * (1 << 20)
+
+
 cdef inline bint _cross_below(const Rectangle *a, const Rectangle *b, double cosine, double sine,
                               double min_area) noexcept nogil:
     """Returns whether the strips along the sides of two rectangles share less than an area."""
     if 4 * min(a.half_width, a.half_height) * min(b.half_width, b.half_height) >= min_area:
         return False  # as of most that are not long
-    return (
-        4 * a.half_height * b.half_height < min_area * sine or 4 * a.half_width * b.half_width < min_area * sine
-        or 4 * a.half_height * b.half_width < min_area * cosine or 4 * a.half_width * b.half_height < min_area * cosine)
+    return ((4 * a.half_height * b.half_height < min_area * sine) | (4 * a.half_width * b.half_width < min_area * sine)
+            | (4 * a.half_height * b.half_width < min_area * cosine)
+            | (4 * a.half_width * b.half_height < min_area * cosine))
 
 
 cdef inline bint _is_above(const Rectangle *a, const Rectangle *b, double x, double y, double span_x, double span_y,
@@ -100,8 +106,8 @@ cdef inline bint _is_above(const Rectangle *a, const Rectangle *b, double x, dou
     b shrunk about its centre until a holds it has the square of that factor of its area.
     """
     cdef double free_x = a.half_width - fabs(x), free_y = a.half_height - fabs(y)
-    return (free_x > 0 and free_y > 0 and free_x * free_x * b.area >= area * span_x * span_x
-            and free_y * free_y * b.area >= area * span_y * span_y and b.area >= area)
+    return ((free_x > 0) & (free_y > 0) & (free_x * free_x * b.area >= area * span_x * span_x)
+            & (free_y * free_y * b.area >= area * span_y * span_y) & (b.area >= area))
 
 
 cdef inline double shared_area(const Rectangle *a, const Rectangle *b, double min_area,
@@ -114,16 +120,12 @@ cdef inline double shared_area(const Rectangle *a, const Rectangle *b, double mi
     cdef double[8] px, py, qx, qy
     cdef const Rectangle *other
     cdef double dx, dy, cosine, sine, wx, wy, hx, hy, span_x, span_y, width, height, area = 0
-    cdef double longest
-    cdef bint is_long
     cdef int corners, i
     if a.area < min_area or b.area < min_area:
         return 0
     cosine = a.cosine * b.cosine + a.sine * b.sine
     sine = a.cosine * b.sine - a.sine * b.cosine
-    longest = max(max(a.half_width, a.half_height), max(b.half_width, b.half_height))
-    is_long = longest * longest >= min_area * (1 << 20)
-    if not is_long and _cross_below(a, b, fabs(cosine), fabs(sine), min_area):
+    if _cross_below(a, b, fabs(cosine), fabs(sine), min_area) and not _is_long(a, b, min_area):
         return 0
     # b in the frame of a, the smaller one
     if not _goes_first(a, b):
@@ -143,9 +145,9 @@ cdef inline double shared_area(const Rectangle *a, const Rectangle *b, double mi
     py[0] = dy * a.cosine - dx * a.sine
     width = min(px[0] + span_x, a.half_width) - max(px[0] - span_x, -a.half_width)
     height = min(py[0] + span_y, a.half_height) - max(py[0] - span_y, -a.half_height)
-    if not (width > 0 and height > 0 and width * height >= min_area):
+    if not ((width > 0) & (height > 0) & (width * height >= min_area)):
         return 0
-    if not is_long and _is_above(a, b, px[0], py[0], span_x, span_y, sufficient):
+    if _is_above(a, b, px[0], py[0], span_x, span_y, sufficient) and not _is_long(a, b, min_area):
         return sufficient
     dx = px[0]
     dy = py[0]
@@ -182,8 +184,10 @@ cdef inline bint reaches(const Rectangle *a, const Rectangle *b, real threshold,
     cdef double common, min_common
     cdef real iou
     if threshold > 0 and a.area > 0 and b.area > 0:
-        min_common = threshold * (a.area + b.area) / (1 + <double>threshold)
+        min_common = (threshold / (1 + <double>threshold)) * (a.area + b.area)  # a quotient for all boxes
         common = shared_area(a, b, min_common * 0.999999, min_common * 1.000001)  # margins far above any rounding
+        if common == 0:  # of most pairs
+            return False
         iou = <real>(common / (a.area + b.area - common))
     else:
         iou = <real>overlap(a, b, False)

@@ -124,24 +124,29 @@ cdef inline simd_void _find_near(const Kept *kept, ptrdiff_t begin, ptrdiff_t co
     near_count[0] = total
 
 
+cdef inline bint _may_share(float x, float y, float reach_x, float reach_y, float area, const Window *box,
+                            const Shares *shares) noexcept nogil:
+    """Returns whether a kept box may share enough with a box on both axes, and their areas may be alike enough."""
+    cdef float larger_x = box.reach_x if reach_x < box.reach_x else reach_x
+    cdef float larger_y = box.reach_y if reach_y < box.reach_y else reach_y
+    return not ((fabsf(x - box.x) > ((reach_x + box.reach_x) - shares.axis * larger_x) + shares.margin)
+                | (fabsf(y - box.y) > ((reach_y + box.reach_y) - shares.axis * larger_y) + shares.margin)
+                | (area < shares.min_area) | (area > shares.max_area))
+
+
 cdef inline simd_void _keep_candidates(const Kept *kept, ptrdiff_t begin, ptrdiff_t count, const Window *box,
                                        const Shares *shares, int32_t *near) noexcept nogil:
-    """Of `count` near boxes, leaves those that may share enough on both axes and whose areas may be alike enough."""
+    """Of `count` near boxes, leaves those that may share enough."""
     cdef const float *x = kept.x + begin
     cdef const float *y = kept.y + begin
     cdef const float *reach_x = kept.reach_x + begin
     cdef const float *reach_y = kept.reach_y + begin
     cdef const float *areas = kept.areas + begin
-    cdef float box_x = box.x, box_y = box.y, box_reach_x = box.reach_x, box_reach_y = box.reach_y
-    cdef float margin = shares.margin, axis = shares.axis, min_area = shares.min_area, max_area = shares.max_area
-    cdef float larger_x, larger_y
+    cdef Window window = box[0]
+    cdef Shares least = shares[0]
     cdef ptrdiff_t i
     for i in range(count):
-        larger_x = box_reach_x if reach_x[i] < box_reach_x else reach_x[i]
-        larger_y = box_reach_y if reach_y[i] < box_reach_y else reach_y[i]
-        near[i] &= not ((fabsf(x[i] - box_x) > ((reach_x[i] + box_reach_x) - axis * larger_x) + margin)
-                        | (fabsf(y[i] - box_y) > ((reach_y[i] + box_reach_y) - axis * larger_y) + margin)
-                        | (areas[i] < min_area) | (areas[i] > max_area))
+        near[i] &= _may_share(x[i], y[i], reach_x[i], reach_y[i], areas[i], &window, &least)
 
 
 cdef inline bint _is_suppressed_by_any(const Rectangle *rectangles, const Rectangle *box, const Kept *kept,
@@ -153,7 +158,7 @@ cdef inline bint _is_suppressed_by_any(const Rectangle *rectangles, const Rectan
     cdef int32_t[BLOCK] near
     cdef int32_t near_count
     cdef bint may_choose = kept.are_regular, has_shares = False, is_chosen
-    cdef ptrdiff_t begin = 0, size, i
+    cdef ptrdiff_t begin = 0, size, i, k
     if not threshold > 0 or count < MIN_VECTOR:
         for i in range(count):
             other = rectangles + kept.boxes[i]
@@ -167,19 +172,25 @@ cdef inline bint _is_suppressed_by_any(const Rectangle *rectangles, const Rectan
         size = min(<ptrdiff_t>BLOCK, count - begin)
         _find_near(kept, begin, size, &window, near, &near_count)
         is_chosen = near_count < MIN_CHOSEN
+        if near_count and near_count < MIN_CHOSEN and may_choose and not has_shares:
+            may_choose = has_shares = fits_grid(box)
+            shares = _shares(box, threshold)
         for i in range(size if near_count else 0):
             if not near[i]:
                 continue
-            other = rectangles + kept.boxes[begin + i]
+            k = begin + i
+            if has_shares and near_count < MIN_CHOSEN and not _may_share(
+                    kept.x[k], kept.y[k], kept.reach_x[k], kept.reach_y[k], kept.areas[k], &window, &shares):
+                continue
+            other = rectangles + kept.boxes[k]
             if reaches(other, box, threshold, equal) and not are_apart(other, box):
                 return True
-            if may_choose and not is_chosen:  # in a crowd, the first one that is near often suppresses the box
+            if may_choose and not has_shares:
+                may_choose = has_shares = fits_grid(box)
+                shares = _shares(box, threshold)
+            if has_shares and not is_chosen:  # in a crowd, the first one that is near often suppresses the box
                 is_chosen = True
-                if not has_shares:
-                    may_choose = has_shares = fits_grid(box)
-                    shares = _shares(box, threshold)
-                if has_shares:
-                    _keep_candidates(kept, begin, size, &window, &shares, near)
+                _keep_candidates(kept, begin, size, &window, &shares, near)
         begin += BLOCK
     return False
 
@@ -231,7 +242,7 @@ cdef inline ptrdiff_t suppress(mmk_call *call, const Rectangle *rectangles, cons
             continue
         _keep(kept, number, box, boxes[i])
         number += 1
-        if number == GRID_MIN_KEPT and threshold > 0:
+        if number == GRID_MIN_KEPT and count - i > GRID_MIN_KEPT and threshold > 0:  # else few are looked up
             grid = empty_grid(kept.grid, rectangles, boxes, count, threshold)
             has_grid = _fill_grid(&grid, kept, 0, number)
         elif has_grid:

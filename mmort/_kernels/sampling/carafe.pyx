@@ -22,6 +22,7 @@ cdef enum:
     MAX_KERNEL_SIZE = 63  # the portable definition has nodes for each of its weights
     MAX_SCALE_FACTOR = 1 << 16
     LANES = 16  # numbers of a row that are summed side by side
+    FEW_LANES = 4  # of those that are left, or of a narrow map
 
 cdef enum:  # picoseconds per weight and channel; portable.py, 256 x 50 x 76
     WEIGH = 400
@@ -80,13 +81,28 @@ cdef simd_void _weigh(const real *weights, ptrdiff_t plane, const real *rows, pt
         for i in range(LANES):
             output[begin + i] = total[i]
         begin += LANES
-    for i in range(begin, count):
-        total[0] = 0
+    if count < FEW_LANES:
+        for i in range(begin, count):
+            total[0] = 0
+            for row in range(kernel):
+                for column in range(kernel):
+                    tap = (row * kernel + column) * plane + i
+                    total[0] += weights[tap] * rows[row * stretched + column * factor + i]
+            output[i] = total[0]
+        return
+    while begin < count:
+        begin = min(begin, count - FEW_LANES)  # the last ones may be computed twice
+        for i in range(FEW_LANES):
+            total[i] = 0
         for row in range(kernel):
             for column in range(kernel):
-                tap = (row * kernel + column) * plane + i
-                total[0] += weights[tap] * rows[row * stretched + column * factor + i]
-        output[i] = total[0]
+                neighbours = rows + row * stretched + column * factor + begin
+                tap = (row * kernel + column) * plane + begin
+                for i in range(FEW_LANES):
+                    total[i] += weights[tap + i] * neighbours[i]
+        for i in range(FEW_LANES):
+            output[begin + i] = total[i]
+        begin += FEW_LANES
 
 
 cdef void _rows(const mmk_call *call, const real *features, const real *masks, real *output, real *rows, int64_t begin,

@@ -17,7 +17,7 @@ cdef enum:
     WEIGHTS
 
 cdef enum:
-    BLOCK = 32  # channels summed in registers; a head usually has as many
+    MAX_BLOCK = 32  # channels summed in registers; a head usually has as many
 
 cdef enum:  # picoseconds per sample; multi_scale_deformable_attention takes half of that
     FIND_TAPS = 10000
@@ -67,40 +67,44 @@ cdef inline ptrdiff_t _find_taps(const _Sizes *s, const int64_t *shapes, const i
     return count
 
 
+cdef inline ptrdiff_t _sum_channels(const real *image, const ptrdiff_t *offsets, const real *weights, ptrdiff_t count,
+                                    ptrdiff_t channel, ptrdiff_t channels, ptrdiff_t block,
+                                    real *target) noexcept nogil:
+    """Sums channels from `channel` on, `block` of them (a constant) at a time; returns the first that is left."""
+    cdef ptrdiff_t tap, k
+    cdef const real *pixel
+    cdef real weight
+    cdef real[MAX_BLOCK] total
+    while channel + block <= channels:
+        for k in range(block):
+            total[k] = 0
+        for tap in range(count):
+            pixel = image + offsets[tap] + channel
+            weight = weights[tap]
+            for k in range(block):
+                total[k] += weight * pixel[k]
+        for k in range(block):
+            target[channel + k] = total[k]
+        channel += block
+    return channel
+
+
 cdef simd_void _attend(const _Sizes *s, const real *values, const int64_t *shapes, const int64_t *starts,
                        const real *locations, const real *attention, real *out, ptrdiff_t begin, ptrdiff_t end,
                        ptrdiff_t *offsets, real *weights) noexcept nogil:
     """Computes heads [begin, end), counted through all images and queries."""
-    cdef ptrdiff_t samples = s.levels * s.points, unit, head, count, tap, channel, k
+    cdef ptrdiff_t samples = s.levels * s.points, unit, head, count, channel
     cdef const real *image
-    cdef const real *pixel
     cdef real *target
-    cdef real weight
-    cdef real[BLOCK] total
     for unit in range(begin, end):
         head = unit % s.heads
         image = values + unit // (s.heads * s.queries) * s.keys * s.heads * s.channels + head * s.channels
         target = out + unit * s.channels
         count = _find_taps(s, shapes, starts, locations + 2 * unit * samples, attention + unit * samples, offsets,
                            weights)
-        channel = 0
-        while channel + BLOCK <= s.channels:
-            for k in range(BLOCK):
-                total[k] = 0
-            for tap in range(count):
-                pixel = image + offsets[tap] + channel
-                weight = weights[tap]
-                for k in range(BLOCK):
-                    total[k] += weight * pixel[k]
-            for k in range(BLOCK):
-                target[channel + k] = total[k]
-            channel += BLOCK
-        while channel < s.channels:
-            total[0] = 0
-            for tap in range(count):
-                total[0] += weights[tap] * image[offsets[tap] + channel]
-            target[channel] = total[0]
-            channel += 1
+        channel = _sum_channels(image, offsets, weights, count, 0, s.channels, MAX_BLOCK, target)
+        channel = _sum_channels(image, offsets, weights, count, channel, s.channels, 8, target)
+        _sum_channels(image, offsets, weights, count, channel, s.channels, 1, target)
 
 
 cdef void _run(mmk_call *call, const real *values, const real *locations, const real *attention, real *out,
