@@ -81,3 +81,39 @@ def test_group_normalization(of_file, wrong, tmp_path):
     onnx.save(onnx.parser.parse_model(SUM.replace("NUMBERS", of_file)), tmp_path / "model.onnx")
     rows = compare_constants(tmp_path / "model.onnx", torch.nn.GroupNorm(4, 8), (torch.rand(2, 8, 3),))
     assert [row.problem for row in rows] == [f"{wrong} of 4 numbers of the constant constant are not torch's"] * wrong
+
+
+SCALE = """
+<ir_version: 8, opset_import: ["" : 18]>
+graph (float[N, 4] x) => (float[N, 4] y) <float finest = {FINEST}, float largest = {4.1}>
+{
+  scaled = Div (x, finest)
+  limited = LIMITED
+  y = Exp (limited)
+}
+"""
+
+
+class Scale(torch.nn.Module):
+    """The exponential of a limited scale."""
+
+    def forward(self, x):
+        scaled = x / 56
+        return (scaled.clamp(max=4.1).exp() + scaled.clamp(max=4.1).exp()) / 2  # a file computes it once
+
+
+@pytest.mark.parametrize(
+    ("finest", "limited", "problems"),
+    [
+        ("56", "Min (scaled, largest)", []),
+        ("57", "Min (scaled, largest)", ["Div scaled computes with 57, torch with 56"]),
+        ("5600", "Min (scaled, largest)", []),  # another number, which an exporter computes
+        ("0.69314718", "Min (scaled, largest)", []),  # of a logarithm
+        ("56", "Identity (scaled)", ["0 operators limit numbers to 4.1, 1 of torch do"]),
+    ],
+)
+def test_single_numbers(finest, limited, problems, tmp_path):
+    model = SCALE.replace("FINEST", finest).replace("LIMITED", limited)
+    onnx.save(onnx.parser.parse_model(model), tmp_path / "model.onnx")
+    rows = compare_constants(tmp_path / "model.onnx", Scale(), (torch.rand(2, 4),))
+    assert [row.problem for row in rows] == problems

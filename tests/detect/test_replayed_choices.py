@@ -99,7 +99,8 @@ SCORES = torch.tensor([[[0.9, 0.1], [0.5, 0.5000001], [0.4999999, 0.3], [0.2, 0.
         ([(0, 0), (1, 1), (2, 0)], True),
         ([(0, 0), (1, 1), (2, 1)], False),  # 0.3 is not among the three best
         ([(0, 0), (1, 1)], False),  # one is left out
-        ([(0, 0), (1, 1), (1, 0), (2, 0)], False),  # more than three
+        ([(0, 0), (1, 1), (1, 0), (2, 0)], True),  # those that equal the third pass, too
+        ([(0, 0), (1, 1), (1, 0), (2, 0), (2, 1)], False),
     ],
 )
 def test_scores_that_pass(passing, followed):

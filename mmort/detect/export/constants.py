@@ -6,6 +6,8 @@ matters where something is detected with it.
 
 from __future__ import annotations
 
+import math
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,9 @@ from mmort.onnx.verify.values import leaves, shapes_text
 CLIPS = "Clip", "Max", "Min"
 ACTIVATIONS = 0.0, 1.0, 3.0, 6.0
 """Limits that exporters write for activations, which torch computes without naming them."""
+
+DEFINITIONS = math.log(2), math.log(10), math.sqrt(2), math.sqrt(0.5)
+"""Numbers that exporters write for logarithms and GELU."""
 
 MIN_SIZE = 3
 """How many numbers a tensor must have to be recognized by them."""
@@ -53,8 +58,9 @@ _Array = NDArray[np.float32]
 def compare_constants(draft: Path, module: nn.Module, args: Sequence[Tensor]) -> list[Row]:
     """Return a row for each constant in a file's main graph that should be a number, or a tensor, of a module.
 
-    The limits of clips must be numbers that the module computes with.  Tensors must be equal to one of its, if most of
-    their numbers are; others, which an exporter computes, are compared with nothing.
+    The limits of clips must be numbers that the module computes with, and no clip may be missing.  Other single numbers
+    must be equal to one of its, if they are nearly, and tensors, if most of their numbers are; what else an exporter
+    computes is compared with nothing.
 
     Parameters
     ----------
@@ -73,10 +79,22 @@ def compare_constants(draft: Path, module: nn.Module, args: Sequence[Tensor]) ->
         }
     )
     run(module, args)
+    limits = list(_limits(graph, constants))
     problems = [
         f"{name} limits numbers to {limit:g}, which torch does not"
-        for name, limit in _limits(graph, constants)
+        for name, limit in limits
         if limit not in (run.integer_limits if isinstance(limit, int) else run.limits)
+    ]
+    counts = Counter(limit for _, limit in limits)
+    problems += [
+        f"{counts[limit]} operators limit numbers to {limit:g}, {len(tensors)} of torch do"
+        for limit, tensors in run.limited.items()
+        if counts[limit] < len(tensors)
+    ]
+    problems += [
+        f"{name} computes with {number:g}, torch with {nearest:g}"
+        for name, number in _single_numbers(graph, constants)
+        if (nearest := run.nearly(number)) is not None
     ]
     return [refusal(shapes_text(args), problem) for problem in [*problems, *run.problems.values()]]
 
@@ -95,6 +113,8 @@ class _Run:
         """The numbers that clips of floating-point numbers may have as limits."""
         self.integer_limits: set[int] = set()
         """The limits of integers: among all integers, sizes for instance, a wrong one would hide."""
+        self.limited: defaultdict[float, list[Tensor]] = defaultdict(list)
+        """From limits to the different tensors of floating-point numbers that get them; not those of activations."""
         self.problems: dict[str, str] = {}
         """Of constants that are nearly those of the module."""
         self._sought: dict[int, dict[str, _Array]] = {}
@@ -123,6 +143,7 @@ class _Run:
         self._numbers.extend(map(float, numbers))
         if func.overloadpacket in LIMITING:
             self.integer_limits.update(number for number in numbers if isinstance(number, int))
+            self._note_limited(args[0], [*args[1:], *kwargs.values()])
         result = func(*args, **kwargs)
         for tensor in [*tensors, *leaves(result)]:
             self._see(tensor)
@@ -136,6 +157,27 @@ class _Run:
             self._see(torch.ones(groups))
             self._see(torch.zeros(groups))
         return result
+
+    def _note_limited(self, tensor: Tensor, limits: Sequence[Any]) -> None:
+        """Remember a tensor that gets some limits; exporters write what is computed twice once."""
+        for limit in limits if tensor.is_floating_point() else ():
+            if isinstance(limit, Tensor) and limit.numel() > 1:
+                continue
+            with np.errstate(over="ignore"):
+                number = np.float32(limit).item()
+            same = (torch.equal(tensor, other) for other in self.limited[number])
+            if math.isfinite(number) and number not in ACTIVATIONS and not any(same):
+                self.limited[number].append(tensor)
+
+    def nearly(self, number: float) -> float | None:
+        """Return the number of the module that another one nearly is, if it is none of them."""
+        known = np.array([*ACTIVATIONS, *DEFINITIONS, *self._numbers])
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            ratios = number / known
+            if (np.abs(ratios - 1) <= TOLERANCE).any():
+                return None
+            near = known[(ratios > 1 / MAX_RATIO) & (ratios < MAX_RATIO)]
+        return float(near[0]) if near.size else None
 
     def _see_folded(self, arguments: Mapping[str, Any]) -> None:
         """See the weights of the last convolution with the normalization after it, which an exporter makes one of."""
@@ -219,3 +261,12 @@ def _limits(graph: onnx.GraphProto, constants: Mapping[str, NDArray[Any]]) -> It
             info = np.finfo(limit.dtype) if limit.dtype.kind == "f" else np.iinfo(limit.dtype)
             if info.min < limit.item() < info.max:
                 yield f"{node.op_type} {node.output[0]}", limit.item()
+
+
+def _single_numbers(graph: onnx.GraphProto, constants: Mapping[str, NDArray[Any]]) -> Iterator[tuple[str, float]]:
+    """Yield the names of a graph's nodes, but for clips, and the single floating-point numbers that they get."""
+    for node in graph.node:
+        for name in node.input if node.op_type not in CLIPS else ():
+            number = constants.get(name)
+            if number is not None and number.size == 1 and number.dtype == np.float32 and np.isfinite(number).all():
+                yield f"{node.op_type} {node.output[0]}", number.item()

@@ -139,11 +139,16 @@ def _passing(arguments: Arguments, results: Sequence[Tensor], chosen: Sequence[T
     if chosen[0].shape != scores.shape:
         return results
     threshold, passing = arguments["score_threshold"], chosen[0] != 0
+    passed = torch.where(passing, scores, -torch.inf).flatten(1)
     count = passing.sum((1, 2))
+    full = (count >= limit) & (limit > 0)
     lowest = torch.where(passing, scores, torch.inf).amin((1, 2))
+    last = passed.topk(limit).values[:, -1] if full.any() else lowest  # equal scores pass beyond the limit
     above = torch.where(passing, -torch.inf, scores).amax((1, 2))
-    enough = (above <= threshold + rounding) | ((count == limit) & (above <= lowest + rounding))
-    allowed = enough & (lowest > threshold - rounding) & ((count <= limit) | (limit <= 0))
+    enough = torch.where(
+        full, (above <= lowest + rounding) & (last <= lowest + rounding), above <= threshold + rounding
+    )
+    allowed = enough & (lowest > threshold - rounding)
     return (torch.where(allowed[:, None, None], torch.where(passing, scores, 0), results[0]),)
 
 
