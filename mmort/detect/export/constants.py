@@ -122,6 +122,8 @@ class _Run:
             self._sought.setdefault(array.size, {})[name] = array
         self._numbers: list[float] = []
         """Those that operators get, and the tensors of one number."""
+        self._known = np.empty(0)
+        """These, each once, and what exporters write."""
         self._convolution: tuple[Tensor, Tensor, Tensor | None] | None = None
         """The result, the weight and the bias of the last one."""
 
@@ -131,7 +133,8 @@ class _Run:
             self._see(tensor)
         with torch.no_grad(), Intercepted(self._note):
             module(*args)
-        computed = np.array([*ACTIVATIONS, *self._numbers])
+        computed = np.unique([*ACTIVATIONS, *self._numbers])
+        self._known = np.array([*computed, *DEFINITIONS])
         with np.errstate(over="ignore"):  # a logit clips a probability at both ends, of which torch gets one
             self.limits = {*np.concatenate([computed, 1 - computed]).astype(np.float32).tolist()}
 
@@ -171,12 +174,11 @@ class _Run:
 
     def nearly(self, number: float) -> float | None:
         """Return the number of the module that another one nearly is, if it is none of them."""
-        known = np.array([*ACTIVATIONS, *DEFINITIONS, *self._numbers])
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            ratios = number / known
+            ratios = number / self._known
             if (np.abs(ratios - 1) <= TOLERANCE).any():
                 return None
-            near = known[(ratios > 1 / MAX_RATIO) & (ratios < MAX_RATIO)]
+            near = self._known[(ratios > 1 / MAX_RATIO) & (ratios < MAX_RATIO)]
         return float(near[0]) if near.size else None
 
     def _see_folded(self, arguments: Mapping[str, Any]) -> None:
