@@ -18,6 +18,7 @@ import onnx.numpy_helper
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from mmort.onnx.graph import files
 from mmort.onnx.verify.numbers import refusal
@@ -114,7 +115,12 @@ class _Run:
         self.integer_limits: set[int] = set()
         """The limits of integers: among all integers, sizes for instance, a wrong one would hide."""
         self.limited: defaultdict[float, list[Tensor]] = defaultdict(list)
-        """From limits to the different tensors of floating-point numbers that get them; not those of activations."""
+        """From limits to the different tensors of floating-point numbers that get them; not those of activations.
+
+        Only what depends on the arguments counts: an exporter computes the rest.
+        """
+        self._dependent = WeakTensorKeyDictionary()
+        """The keys are the tensors that depend on the arguments."""
         self.problems: dict[str, str] = {}
         """Of constants that are nearly those of the module."""
         self._sought: dict[int, dict[str, _Array]] = {}
@@ -131,6 +137,7 @@ class _Run:
         """Run a module."""
         for tensor in module.state_dict().values():
             self._see(tensor)
+        self._dependent.update(dict.fromkeys(args))
         with torch.no_grad(), Intercepted(self._note):
             module(*args)
         computed = np.unique([*ACTIVATIONS, *self._numbers])
@@ -148,7 +155,10 @@ class _Run:
             self.integer_limits.update(number for number in numbers if isinstance(number, int))
             self._note_limited(args[0], [*args[1:], *kwargs.values()])
         result = func(*args, **kwargs)
-        for tensor in [*tensors, *leaves(result)]:
+        results = leaves(result)
+        if any(tensor in self._dependent for tensor in tensors):
+            self._dependent.update(dict.fromkeys(results))
+        for tensor in [*tensors, *results]:
             self._see(tensor)
         if func is torch.ops.aten.convolution.default:
             _, weight, bias, *_, transposed, _, _ = args
@@ -163,7 +173,7 @@ class _Run:
 
     def _note_limited(self, tensor: Tensor, limits: Sequence[Any]) -> None:
         """Remember a tensor that gets some limits; exporters write what is computed twice once."""
-        for limit in limits if tensor.is_floating_point() else ():
+        for limit in limits if tensor.is_floating_point() and tensor in self._dependent else ():
             if isinstance(limit, Tensor) and limit.numel() > 1:
                 continue
             with np.errstate(over="ignore"):
