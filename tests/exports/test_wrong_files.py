@@ -68,6 +68,14 @@ def test_angles_that_leave_their_range(tmp_path):
     assert {judge(mutation, tmp_path) for mutation in wrong} == {"caught"}
 
 
+def test_detections_by_ascending_score(tmp_path):
+    model, fill = small_cases()["dino"]
+    small = SmallExport(with_many_detections(model), fill, tmp_path / "right.onnx")
+    assert small.write().ok
+    *_, wrong = (mutation for mutation in mutations(onnx.load(small.path)) if mutation.kind == "largest of TopK")
+    assert Judge(small, count=0)(wrong, tmp_path) == "caught"
+
+
 @pytest.mark.parametrize("name", ["ATSSHead", "YOLOv3"])
 def test_each_is_caught_or_no_error(name, tmp_path):
     model, fill = small_cases()[name]

@@ -3,7 +3,8 @@
 The smallest inputs come first, and are compared by torch's own rounding, heads included.  Larger ones show what was
 frozen, and are compared by tolerances, their heads only where there are few detections.  Then come the smallest once
 more, crowded with detections.  If something differs, torch makes the draft's choices wherever rounding decides, and all
-is compared again.  Constants, some of which hardly any input shows, are compared as they are.
+is compared again.  Constants, some of which hardly any input shows, are compared as they are, and crowded detections
+are in the order of their scores if torch's are.
 """
 
 from __future__ import annotations
@@ -33,11 +34,12 @@ from mmort.onnx import Report
 from mmort.onnx.export.draft import ALONE, compare_draft, expected_outputs
 from mmort.onnx.export.options import Options
 from mmort.onnx.graph import files
+from mmort.onnx.verify.numbers import refusal
 from mmort.onnx.verify.operator_calls import Intercepted
 from mmort.onnx.verify.replay import CHOICES, COMPARISONS, Choice, Replay
 from mmort.onnx.verify.report import Row
 from mmort.onnx.verify.sessions import feeds, open_session
-from mmort.onnx.verify.values import Reference, index_of_smallest, shapes_text
+from mmort.onnx.verify.values import Reference, Tolerances, index_of_smallest, shapes_text
 
 
 class Proof:
@@ -127,7 +129,21 @@ class Proof:
         count = len(reference.outputs) - len(names)
         report = compare_draft(path, self.path, [args], [reference.part(slice(count))], self.options)
         heads = compare_heads(path, args, names, reference.part(slice(count, None)))
-        return Report((*report.rows, *(row for row in heads if row.problem)))
+        order = _compare_order(path, args, reference.outputs[0])
+        return Report((*report.rows, *(row for row in heads if row.problem), *order))
+
+
+def _compare_order(path: Path, args: Arguments, expected: NDArray[Any]) -> list[Row]:
+    """Return a row if the detections of a file are not in the order of their scores, and torch's are.
+
+    Detections are compared as sets otherwise.
+    """
+    name = files.load(path).graph.output[0].name
+    scores = [dets[..., -1] for dets in (run_tensors(path, [name], args)[name], expected)]
+    in_file, in_torch = (not (np.diff(each) > Tolerances().of(each[..., :-1])).any() for each in scores)
+    if in_file or not in_torch:
+        return []
+    return [refusal(shapes_text(args), "detections are not by descending score, as torch's are")]
 
 
 class ReplayingModule(nn.Module):
