@@ -30,8 +30,8 @@ CLIPS = "Clip", "Max", "Min"
 ACTIVATIONS = 0.0, 1.0, 3.0, 6.0
 """Limits that exporters write for activations, which torch computes without naming them."""
 
-DEFINITIONS = math.log(2), math.log(10), math.sqrt(2), math.sqrt(0.5)
-"""Numbers that exporters write for logarithms and GELU."""
+DEFINITIONS = math.log(2), math.log(10), math.sqrt(2), math.sqrt(0.5), math.pi, math.pi / 2
+"""Numbers that exporters write for logarithms, GELU and the angles of vectors."""
 
 MIN_SIZE = 3
 """How many numbers a tensor must have to be recognized by them."""
