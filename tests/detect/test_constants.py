@@ -117,3 +117,31 @@ def test_single_numbers(finest, limited, problems, tmp_path):
     onnx.save(onnx.parser.parse_model(model), tmp_path / "model.onnx")
     rows = compare_constants(tmp_path / "model.onnx", Scale(), (torch.rand(2, 4),))
     assert [row.problem for row in rows] == problems
+
+
+SIZE = """
+<ir_version: 8, opset_import: ["" : 18]>
+graph (float[N, C] x) => (float[N, C] y)
+{
+  columns = Shape <start = 1> (x)
+  last = CastLike (columns, x)
+  y = LIMITED
+}
+"""
+
+
+class InSize(torch.nn.Module):
+    """Numbers limited to the input's size."""
+
+    def forward(self, x):
+        return x.clamp(max=x.shape[1])
+
+
+@pytest.mark.parametrize(
+    ("limited", "problems"),
+    [("Min (x, last)", []), ("Identity (x)", ["0 operators limit numbers to 20, 1 of torch do"])],
+)
+def test_a_file_computes_limits_that_torch_has_as_numbers(limited, problems, tmp_path):
+    onnx.save(onnx.parser.parse_model(SIZE.replace("LIMITED", limited)), tmp_path / "model.onnx")
+    rows = compare_constants(tmp_path / "model.onnx", InSize(), (torch.rand(2, 20),))
+    assert [row.problem for row in rows] == problems
