@@ -63,45 +63,44 @@ cdef void _stretch(const _Sizes *s, const real *row, real *stretched) noexcept n
             stretched[i] = row[column]
 
 
-cdef simd_void _weigh(const real *weights, ptrdiff_t plane, const real *rows, ptrdiff_t stretched, ptrdiff_t kernel,
-                      ptrdiff_t factor, ptrdiff_t count, real *output) noexcept nogil:
-    """Computes a row of the output: the sum over the neighbours, by row and column."""
+cdef inline void _weigh_lanes(const real *weights, ptrdiff_t plane, const real *rows, ptrdiff_t stretched,
+                              ptrdiff_t kernel, ptrdiff_t factor, ptrdiff_t lanes, real *output) noexcept nogil:
+    """Computes `lanes` numbers (a constant) of a row: the sums over the neighbours, by row and column."""
     cdef real[LANES] total
     cdef const real *neighbours
+    cdef ptrdiff_t row, column, tap, i
+    for i in range(lanes):
+        total[i] = 0
+    for row in range(kernel):
+        for column in range(kernel):
+            neighbours = rows + row * stretched + column * factor
+            tap = (row * kernel + column) * plane
+            for i in range(lanes):
+                total[i] += weights[tap + i] * neighbours[i]
+    for i in range(lanes):
+        output[i] = total[i]
+
+
+cdef simd_void _weigh(const real *weights, ptrdiff_t plane, const real *rows, ptrdiff_t stretched, ptrdiff_t kernel,
+                      ptrdiff_t factor, ptrdiff_t count, real *output) noexcept nogil:
+    """Computes a row of the output."""
+    cdef real total
     cdef ptrdiff_t row, column, begin = 0, tap, i
     while begin + LANES <= count:
-        for i in range(LANES):
-            total[i] = 0
-        for row in range(kernel):
-            for column in range(kernel):
-                neighbours = rows + row * stretched + column * factor + begin
-                tap = (row * kernel + column) * plane + begin
-                for i in range(LANES):
-                    total[i] += weights[tap + i] * neighbours[i]
-        for i in range(LANES):
-            output[begin + i] = total[i]
+        _weigh_lanes(weights + begin, plane, rows + begin, stretched, kernel, factor, LANES, output + begin)
         begin += LANES
     if count < FEW_LANES:
         for i in range(begin, count):
-            total[0] = 0
+            total = 0
             for row in range(kernel):
                 for column in range(kernel):
                     tap = (row * kernel + column) * plane + i
-                    total[0] += weights[tap] * rows[row * stretched + column * factor + i]
-            output[i] = total[0]
+                    total += weights[tap] * rows[row * stretched + column * factor + i]
+            output[i] = total
         return
     while begin < count:
         begin = min(begin, count - FEW_LANES)  # the last ones may be computed twice
-        for i in range(FEW_LANES):
-            total[i] = 0
-        for row in range(kernel):
-            for column in range(kernel):
-                neighbours = rows + row * stretched + column * factor + begin
-                tap = (row * kernel + column) * plane + begin
-                for i in range(FEW_LANES):
-                    total[i] += weights[tap + i] * neighbours[i]
-        for i in range(FEW_LANES):
-            output[begin + i] = total[i]
+        _weigh_lanes(weights + begin, plane, rows + begin, stretched, kernel, factor, FEW_LANES, output + begin)
         begin += FEW_LANES
 
 
