@@ -24,6 +24,7 @@ from mmort.evaluate.results import write_results
 from mmort.images import Image, opencv
 from mmort.predict import AnnotatedImages, Network, OnnxNetwork, Predictor, Preprocessing, draw, read_image
 from mmort.predict.engines.onnxruntime import ADVICE
+from mmort.predict.output import count_text
 
 
 class PipelineWarning(UserWarning):
@@ -199,8 +200,7 @@ def test(
     collect(evaluation, run)
     written = _write(evaluation, options.output, prefix, submission)
     if options.show_dir is not None:
-        count = len(dataset) - len(not_drawn)
-        written[Path(options.show_dir)] = f"{count:,} image{'s' * (count != 1)}, annotated"
+        written[Path(options.show_dir)] = f"{count_text(len(dataset) - len(not_drawn), 'image')}, annotated"
     metrics = evaluation.metrics() if options.metrics else None
     if metrics is not None and options.metrics_json is not None:
         figures = metrics.figures | ({"classwise": metrics.classwise} if metrics.classwise else {})

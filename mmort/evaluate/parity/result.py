@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from mmort.evaluate.parity.comparison import Comparison
+from mmort.predict.output import count_text
 from mmort.tables import lay_out
 
 METRIC_TOLERANCE = 0.0005
@@ -99,7 +100,7 @@ class Parity:
             metrics = f"{first} is {metric_text(self.metrics[first])}, and no metric differs. "
         else:
             metrics = ""
-        images = "" if self.metrics else f" in {detections.images:,} image{'s' * (detections.images != 1)}"
+        images = "" if self.metrics else f" in {count_text(detections.images, 'image')}"
         share = f"{detections.matched:,} of {detections.detections:,} detections{images} are equal"
         if detections.agreement < 1:
             share += f" ({detections.agreement:.2%}), {detections.missing:,} missing, {detections.extra:,} extra"
