@@ -28,7 +28,7 @@ import torch
 from torch import nn
 
 from mmort.detect.export.crowd import Crowded, with_noise
-from mmort.detect.export.head_outputs import PREFIX, Arguments, WithHeads, run_tensors
+from mmort.detect.export.head_outputs import Arguments, WithHeads, run_heads
 from mmort.detect.export.proof import Proof, ReplayingModule
 from mmort.onnx.verify.sessions import open_session
 from mmort.onnx.verify.values import Reference
@@ -335,12 +335,10 @@ class Judge:
 
     def _tensors(self, path: Path, args: Arguments) -> list[np.ndarray]:
         """Return the outputs of a file and of its heads, for an image and its crowded views."""
-        computed = {name for node in onnx.load(path).graph.node for name in node.output}
-        names = [*self._outputs, *(PREFIX + name for name in self._heads if PREFIX + name in computed)]
-        results = [*run_tensors(path, names, args).values()]
+        results = [*run_heads(path, args, self._heads, self._outputs).values()]
         for _, noisy, view in self.proof.crowds(args):
             with with_noise(path, self._heads, noisy.changes) as crowded:
-                results += run_tensors(crowded, names, view).values()
+                results += run_heads(crowded, view, self._heads, self._outputs).values()
         return results
 
 

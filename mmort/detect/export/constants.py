@@ -182,9 +182,10 @@ class _Run:
                 continue
             with np.errstate(over="ignore"):
                 number = np.float32(limit).item()
-            same = (torch.equal(tensor, other) for other in self.limited[number])
-            if math.isfinite(number) and number not in ACTIVATIONS and not any(same):
-                self.limited[number].append(tensor)
+            if math.isfinite(number) and number not in ACTIVATIONS:
+                tensors = self.limited[number]
+                if not any(torch.equal(tensor, other) for other in tensors):
+                    tensors.append(tensor)
 
     def nearly(self, number: float) -> float | None:
         """Return the number of the module that another one nearly is, if it is none of them."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -125,19 +125,26 @@ def note_few(report: Report, inputs: Sequence[Arguments]) -> Report:
     )
 
 
-def compare_heads(draft: Path, args: Arguments, names: Sequence[str], reference: Reference) -> list[Row]:
+def run_heads(
+    draft: Path, args: Arguments, names: Sequence[str], outputs: Sequence[str] = ()
+) -> dict[str, NDArray[Any]]:
+    """Return those outputs of heads with these names that a file computes, after some outputs of the file."""
+    computed = {name for node in files.load(draft).graph.node for name in node.output}
+    tensors = [*outputs, *(PREFIX + name for name in names if PREFIX + name in computed)]
+    return run_tensors(draft, tensors, args) if tensors else {}
+
+
+def compare_heads(
+    tensors: Mapping[str, NDArray[Any]], args: Arguments, names: Sequence[str], reference: Reference
+) -> list[Row]:
     """Compare the outputs of heads that a file computes; `reference` has all of them, by these names."""
     text = shapes_text(args)
-    computed = {name for node in files.load(draft).graph.node for name in node.output}
-    indices = [index for index, name in enumerate(names) if PREFIX + name in computed]
-    if not indices:
-        return [refusal(text, "the file has no tensors with the names of the heads' outputs")]
-    actual = run_tensors(draft, [PREFIX + names[index] for index in indices], args)
     rows: list[Row] = []
-    for index in indices:
-        expected = reference.part(slice(index, index + 1))
-        rows += compare(Outputs(text, (names[index],), [actual[PREFIX + names[index]]], expected, Tolerances()))
-    return rows
+    for index, name in enumerate(names):
+        if PREFIX + name in tensors:
+            expected = reference.part(slice(index, index + 1))
+            rows += compare(Outputs(text, (name,), [tensors[PREFIX + name]], expected, Tolerances()))
+    return rows or [refusal(text, "the file has no tensors with the names of the heads' outputs")]
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from mmort.detect.export.head_outputs import (
     compare_heads,
     few_detections,
     note_few,
+    run_heads,
     run_tensors,
 )
 from mmort.onnx import Report
@@ -95,7 +96,7 @@ class Proof:
         for args in [inputs[first], *(args for args in few if args is not inputs[first])]:
             reference = smallest if args is inputs[first] else self.expected(with_heads, args, decides=False)
             names = with_heads.names(len(reference.outputs) - count)
-            rows += compare_heads(draft, args, names, reference.part(slice(count, None)))
+            rows += compare_heads(run_heads(draft, args, names), args, names, reference.part(slice(count, None)))
         if not Report(tuple(rows)).ok:
             return Report(tuple(rows))
         begin("comparing crowded detections, by noise in the outputs of the heads")
@@ -128,22 +129,26 @@ class Proof:
         reference = self.expected(module, args, decides=True)
         count = len(reference.outputs) - len(names)
         report = compare_draft(path, self.path, [args], [reference.part(slice(count))], self.options)
-        heads = compare_heads(path, args, names, reference.part(slice(count, None)))
-        order = _compare_order(path, args, reference.outputs[0])
+        dets = files.load(path).graph.output[0].name
+        tensors = run_heads(path, args, names, [dets])
+        heads = compare_heads(tensors, args, names, reference.part(slice(count, None)))
+        order = _compare_order(tensors[dets], reference.outputs[0], shapes_text(args))
         return Report((*report.rows, *(row for row in heads if row.problem), *order))
 
 
-def _compare_order(path: Path, args: Arguments, expected: NDArray[Any]) -> list[Row]:
+def _compare_order(dets: NDArray[Any], expected: NDArray[Any], inputs: str) -> list[Row]:
     """Return a row if the detections of a file are not in the order of their scores, and torch's are.
 
     Detections are compared as sets otherwise.
     """
-    name = files.load(path).graph.output[0].name
-    scores = [dets[..., -1] for dets in (run_tensors(path, [name], args)[name], expected)]
-    in_file, in_torch = (not (np.diff(each) > Tolerances().of(each[..., :-1])).any() for each in scores)
-    if in_file or not in_torch:
+    if _descend(dets[..., -1]) or not _descend(expected[..., -1]):
         return []
-    return [refusal(shapes_text(args), "detections are not by descending score, as torch's are")]
+    return [refusal(inputs, "detections are not by descending score, as torch's are")]
+
+
+def _descend(scores: NDArray[Any]) -> bool:
+    """Return whether scores descend in each row, but for rounding."""
+    return not (np.diff(scores) > Tolerances().of(scores[..., :-1])).any()
 
 
 class ReplayingModule(nn.Module):
