@@ -1,5 +1,6 @@
 """Detectors of rotated boxes: coders and selection by hand, and each family in batches."""
 
+import itertools
 import json
 import math
 import pathlib
@@ -197,6 +198,12 @@ def test_smallest_rectangle_without_area():
     line = torch.arange(9.0)[:, None] * torch.tensor([3.0, 4.0])
     width, height = boxes_of_points(smallest_rectangles(line), "le90")[2:4].tolist()
     assert (round(width, 3), round(height, 3)) == (40, 0)
+
+
+def test_smallest_rectangle_of_points_on_an_edge_lies_along_it():
+    """Whichever corner comes first: a box that is clipped at the left has all of them there."""
+    for corners in set(itertools.permutations([(0.0, 0.0), (0.0, 0.0), (0.0, 128.0), (0.0, 128.0)])):
+        close(boxes_of_points(smallest_rectangles(torch.tensor(corners)), "oc"), [0, 64, 0, 128, 0])
 
 
 def test_filters_are_turned_into_each_orientation():

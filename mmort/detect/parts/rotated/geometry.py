@@ -93,5 +93,11 @@ def boxes_of_points(points: Tensor, version: AngleVersion) -> Tensor:
 
 
 def smallest_rectangles(points: Tensor) -> Tensor:
-    """Return the corners [..., 4, 2] of the rectangles of smallest area around points [..., P, 2]."""
-    return torch.unflatten(min_area_polygons(points.flatten(-2)), -1, (4, 2))
+    """Return the corners [..., 4, 2] of the rectangles of smallest area around points [..., P, 2].
+
+    The side between the first two is a longer one: one without length, of points on a line, has no direction.
+    """
+    corners = torch.unflatten(min_area_polygons(points.flatten(-2)), -1, (4, 2))
+    following = corners.roll(-1, -2)
+    sides = (following - corners).square().sum(-1)
+    return torch.where((sides[..., 0] < sides[..., 1])[..., None, None], following, corners)
