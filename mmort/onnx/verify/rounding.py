@@ -88,14 +88,16 @@ def compare_output(
     rounded: Array,
     *,
     magnitude: Array | None = None,
+    farther: Array | float = 1,
 ) -> RoundingRow:
     """Compare one output with torch's, in float32, in float64, and in float32 with other rounding.
 
-    `magnitude`, which must broadcast to the shape, is by default that of each number.
+    `magnitude`, which must broadcast to the shape, is by default that of each number.  `farther` is how many times as
+    far as torch's the file's numbers may be because of what they depend on.
     """
     with np.errstate(invalid="ignore", over="ignore"):  # infinity - infinity, and what float32 cannot hold
         difference = np.fmin(_distance(actual, expected), _distance(actual, exact))
-        rounding = np.fmax(_distance(expected, exact), _distance(rounded, exact))
+        rounding = farther * np.fmax(_distance(expected, exact), _distance(rounded, exact))
     magnitude = np.abs(exact) if magnitude is None else np.broadcast_to(magnitude, exact.shape)
     return row_of(inputs, name, actual.shape, difference, rounding, magnitude)
 
