@@ -76,6 +76,29 @@ def test_tensors(numbers, of_file, wrong, beside, tmp_path):
     assert [row.problem for row in rows] == [problem] * bool(wrong)
 
 
+PAIR = """
+<ir_version: 8, opset_import: ["" : 18]>
+graph (float[N, 2] x) => (float[N, 2] y) <float[2] NAME = {NUMBERS}> { y = Add (x, NAME) }
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "of_file", "wrong"),
+    [
+        ("numbers", "1, -2", False),
+        ("numbers", "1.00001, -2", False),
+        ("numbers", "1.002, -2.004", True),
+        ("numbers", "1, -2.04", True),
+        ("numbers", "1, -3", False),  # computed with more, such as a normalization
+        ("others", "1.002, -2.004", False),
+    ],
+)
+def test_two_numbers_are_known_by_their_name(name, of_file, wrong, tmp_path):
+    onnx.save(onnx.parser.parse_model(PAIR.replace("NAME", name).replace("NUMBERS", of_file)), tmp_path / "model.onnx")
+    rows = compare_constants(tmp_path / "model.onnx", Sum([1.0, -2.0]), (torch.rand(2, 2),))
+    assert [row.problem for row in rows] == ["the constant numbers is not torch's"] * wrong
+
+
 @pytest.mark.parametrize(("of_file", "wrong"), [("1, 1, 1, 1", 0), ("1, 1.02, 1, 1", 1), ("0, 0, 0.00002, 0", 1)])
 def test_group_normalization(of_file, wrong, tmp_path):
     onnx.save(onnx.parser.parse_model(SUM.replace("NUMBERS", of_file)), tmp_path / "model.onnx")

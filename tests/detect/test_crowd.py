@@ -5,7 +5,9 @@ import pytest
 import torch
 
 from mmort.detect.export.crowd import VIEWS, crowd
+from mmort.detect.export.head_outputs import WithHeads
 from tests.detect.small_exports import SmallExport, small_cases
+from tests.tools.mutants import with_many_detections
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +53,17 @@ def test_an_error_after_the_heads_differs(blind, tmp_path, attribute, change):
     assert not report.ok
     assert all(row.inputs.endswith(tuple(VIEWS)) for row in report.rows if row.problem)
     assert list(tmp_path.iterdir()) == [wrong]
+
+
+@pytest.mark.parametrize("name", ["CrowdDet", "Cascade RPN alone"])
+def test_stages_are_crowded_that_read_what_others_find(name, tmp_path):
+    """How large the outputs of a second stage are shows only where the first one's have noise; anchors move in two."""
+    model, fill = small_cases()[name]
+    small = SmallExport(with_many_detections(model), fill, tmp_path / "detector.onnx")
+    module = WithHeads(small.proof().module, small.detector)
+    for seed, (_, scenes) in enumerate(VIEWS.values()):
+        _, share = crowd(module, small.detector, small.inputs[0], seed, scenes)
+        assert share >= 0.5
 
 
 def test_noise_is_that_of_the_first_run(blind):

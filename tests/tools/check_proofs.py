@@ -1,6 +1,6 @@
 """Search for false alarms: prove correct files of all small detectors with random weights.  Run by hand, for hours.
 
-    python -m tests.tools.check_proofs RECORD [NAME ...] [--seeds N]
+    python -m tests.tools.check_proofs RECORD [NAME ...] [--seeds N] [--first N]
 
 Each small detector is exported once, with the image that ships and weights of which no two are alike; then it gets
 other weights, N times, and so does its file.  Seeds are of two kinds by turns: the weights that torch begins training
@@ -124,12 +124,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("record", type=Path)
     parser.add_argument("names", nargs="*")
-    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--seeds", type=int, default=10, help="how many")
+    parser.add_argument("--first", type=int, default=0, help="the first of them")
     arguments = parser.parse_args()
     lines = list(map(json.loads, arguments.record.read_text().splitlines())) if arguments.record.exists() else []
     done = {(line["name"], line["seed"]) for line in lines}
     for name in arguments.names or [name for name in small_cases() if name not in text_cases.MODELS]:
-        seeds = [seed for seed in range(arguments.seeds) if (name, seed) not in done]
+        all_seeds = range(arguments.first, arguments.first + arguments.seeds)
+        seeds = [seed for seed in all_seeds if (name, seed) not in done]
         if seeds:
             check(name, seeds, arguments.record)
     lines = list(map(json.loads, arguments.record.read_text().splitlines()))

@@ -98,6 +98,7 @@ def compare_constants(draft: Path, module: nn.Module, args: Sequence[Tensor]) ->
         for name, number in _single_numbers(graph, constants)
         if (nearest := run.nearly(number)) is not None
     ]
+    problems += [f"the constant {name} is not torch's" for name in _wrong_pairs(constants, module.state_dict())]
     return [refusal(shapes_text(args), problem) for problem in [*problems, *run.problems.values()]]
 
 
@@ -248,6 +249,22 @@ def _wrong(array: _Array, target: _Array) -> int:
         if 1 / MAX_RATIO < ratio < MAX_RATIO and _are_close(array, ratio * target).all():
             return count
     return int((~close).sum()) if close.mean() > 0.5 else 0
+
+
+def _wrong_pairs(constants: Mapping[str, NDArray[Any]], parameters: Mapping[str, Tensor]) -> Iterator[str]:
+    """Yield the names of constants of two numbers that are nearly, but not quite, the parameter of that name.
+
+    Two numbers are too few to recognize a tensor by.  Others than nearly those an exporter has computed with more.
+    """
+    for name, array in constants.items():
+        if array.dtype != np.float32 or array.size != 2:
+            continue
+        for key, parameter in parameters.items():
+            if f".{name}".endswith(f".{key}") and parameter.numel() == 2:
+                target = parameter.detach().float().reshape(-1).numpy()
+                near = np.abs(array.reshape(-1) - target).max() < (MAX_RATIO - 1) * np.abs(target).max()
+                if near and not _are_close(array.reshape(-1), target).all():
+                    yield name
 
 
 def _constants(graph: onnx.GraphProto, directory: Path) -> Iterator[tuple[str, NDArray[Any]]]:

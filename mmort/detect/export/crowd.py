@@ -51,6 +51,9 @@ _Origin = tuple[int, int]
 Change = tuple[Tensor, Tensor]
 """What an output is multiplied by, and what is added then."""
 
+_OnCall = Callable[[int, Any, Any, Any], Any]
+"""From the number of an operator's call, the operator, its arguments and its result to the result that others read."""
+
 _CONVERSION = torch.ops.aten._to_copy.default
 """It is not counted: a run in float64 has more of them."""
 
@@ -74,29 +77,38 @@ class Crowded(nn.Module):
         super().__init__()
         self.module, self._seed = module, seed
         self.eval()
-        self._outputs = self._origins(dict.fromkeys(head_layers(detector)), args)
-        """Where each output of a head comes from, in the order of their calls, and how large it is."""
+        self._args = args
+        self._outputs = self._origins(dict.fromkeys(head_layers(detector)))
+        """Where each output of a head comes from, in the order of their calls, and its shape."""
         self.changes: list[Change | None] = []
         """What each output of a head is multiplied by and what is added; None for what stays."""
-        self.set_scene(*SCENES[0])
 
-    def set_scene(self, limit: float, strength: float) -> None:
-        """Scale outputs down to a root mean square, and add noise that is so many times as large."""
+    def set_scene(self, limit: float, strength: float) -> tuple[Tensor, ...]:
+        """Scale outputs down to a root mean square, add noise that is so many times as large, and return the outputs.
+
+        How large a head's output is shows in this run only, as the head may read what the noise of others has made.
+        """
         generator = torch.Generator().manual_seed(self._seed)
-        self.changes = [
-            None
-            if origin is None
-            else (
-                (limit / size).clamp(max=1),
-                _noise(shape, generator) * size.clamp(max=limit) * strength,
-            )
-            for origin, shape, size in self._outputs
-        ]
+        noise = {
+            origin: (index, _noise(shape, generator))
+            for index, (origin, shape) in enumerate(self._outputs)
+            if origin is not None
+        }
+        self.changes = [None] * len(self._outputs)
 
-    def _origins(
-        self, layers: Iterable[nn.Module], args: tuple[Tensor, ...]
-    ) -> list[tuple[_Origin | None, torch.Size, Tensor]]:
-        """Return where each output of some layers comes from, its shape, and its root mean square."""
+        def change(origin: _Origin, value: Tensor) -> Tensor:
+            if origin not in noise:
+                return value
+            index, drawn = noise[origin]
+            size = torch.where(value.isfinite(), value, 0).float().square().mean().sqrt()
+            self.changes[index] = changed = (limit / size).clamp(max=1), drawn * size.clamp(max=limit) * strength
+            return _changed(value, changed)
+
+        with torch.no_grad():
+            return self._run(_on_each(change), self._args)
+
+    def _origins(self, layers: Iterable[nn.Module]) -> list[tuple[_Origin | None, torch.Size]]:
+        """Return where each output of some layers comes from, and its shape."""
         origins: dict[Any, _Origin] = {}
         outputs: list[tuple[Tensor, _Origin | None]] = []
 
@@ -116,30 +128,23 @@ class Crowded(nn.Module):
         hooks = [layer.register_forward_hook(collect) for layer in layers]
         try:
             with torch.no_grad():
-                self._run(note, args)
+                self._run(note, self._args)
         finally:
             for hook in hooks:
                 hook.remove()
-        finite = [torch.where(tensor.isfinite(), tensor, 0).float() for tensor, _ in outputs]
-        sizes = [tensor.square().mean().sqrt() for tensor in finite]
-        return [(origin, tensor.shape, size) for (tensor, origin), size in zip(outputs, sizes, strict=True)]
+        return [(origin, tensor.shape) for tensor, origin in outputs]
 
     def forward(self, *args: Tensor) -> tuple[Tensor, ...]:
         """Return the module's outputs."""
-        changes = {origin: change for (origin, *_), change in zip(self._outputs, self.changes, strict=True)}
+        changes = {origin: change for (origin, _), change in zip(self._outputs, self.changes, strict=True)}
 
-        def changed(number: int, func: Any, args: Any, result: Any) -> Any:
-            values, structure = tree_flatten(result)
-            for position, value in enumerate(values):
-                change = changes.get((number, position))
-                if change is not None:
-                    factor, noise = (tensor.to(value.dtype) for tensor in change)
-                    values[position] = value * factor + noise
-            return tree_unflatten(values, structure)
+        def change(origin: _Origin, value: Tensor) -> Tensor:
+            found = changes.get(origin)
+            return value if found is None else _changed(value, found)
 
-        return self._run(changed, args)
+        return self._run(_on_each(change), args)
 
-    def _run(self, change: Callable[[int, Any, Any, Any], Any], args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def _run(self, change: _OnCall, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Run the module; `change` gets the number, operator, arguments and result of each call, and returns it."""
         numbers = itertools.count()
 
@@ -150,6 +155,22 @@ class Crowded(nn.Module):
         with Intercepted(call):
             outputs: tuple[Tensor, ...] = self.module(*args)
         return outputs
+
+
+def _on_each(change: Callable[[_Origin, Any], Any]) -> _OnCall:
+    """Return what changes the values of results one by one."""
+
+    def changed(number: int, func: Any, args: Any, result: Any) -> Any:
+        values, structure = tree_flatten(result)
+        return tree_unflatten([change((number, position), value) for position, value in enumerate(values)], structure)
+
+    return changed
+
+
+def _changed(value: Tensor, change: Change) -> Tensor:
+    """Return an output with its noise."""
+    factor, noise = (tensor.to(value.dtype) for tensor in change)
+    return value * factor + noise
 
 
 def _noise(shape: torch.Size, generator: torch.Generator) -> Tensor:
@@ -187,9 +208,7 @@ def crowd(
     crowded = Crowded(module, detector, args, seed)
     shares: dict[tuple[float, float], float] = {}
     for scene in scenes:
-        crowded.set_scene(*scene)
-        with torch.no_grad():
-            shares[scene] = float((crowded(*args)[1] >= 0).float().mean())
+        shares[scene] = float((crowded.set_scene(*scene)[1] >= 0).float().mean())
         if shares[scene] >= 0.5:
             break
     best = max(shares, key=lambda scene: shares[scene])

@@ -127,8 +127,8 @@ class CascadeRPNHead(ProposalHead):
         last = entries.stages[-1]
         self.stages = nn.ModuleList(entries.stages)
         self.priors, self.coder, self.test_cfg = entries.stages[0].anchors, last.coder, entries.test_cfg
-        layers = f"stages.{len(entries.stages) - 1}"
-        self.outputs = f"{layers}.rpn_cls", f"{layers}.rpn_reg"
+        moves = (f"stages.{index}.rpn_reg" for index in range(len(entries.stages)))
+        self.outputs = f"stages.{len(entries.stages) - 1}.rpn_cls", *moves
 
     def levels(self, features: Sequence[Tensor], limits: Tensor) -> list[Level]:
         """Return what the last stage predicts on each level."""
