@@ -1,8 +1,8 @@
 """grid_sample: samples of a feature map at the positions of a grid (torch.nn.functional.grid_sample).
 
 A tile of positions is converted to pixel indices and weights (grid_locations.pxd), which are then used for every
-channel (grid_reading.pxd): where many channels are read at many positions, from a copy with channels adjacent, else
-from the planes.  From planes, AVX2 and AVX-512 gather float32 pixels for a vector of positions at a time
+channel (grid_reading.pxd): from the planes, or from a copy with channels adjacent, whichever costs less: a copy takes
+time for each pixel, and then half of what planes take for each position.  From planes, AVX2 and AVX-512 gather float32 pixels for a vector of positions at a time
 (grid_lanes.h), from a few planes that stay in the cache while all positions are read; a load of adjacent channels is
 faster than that on processors whose gathers are as many loads.
 
@@ -37,17 +37,30 @@ cdef enum:
     MIN_BUNDLES = 8  # so that there is work for all threads
     BLOCK_PIXELS = 1 << 18  # of planes that stay in the second-level cache while all positions are read
     TOGETHER = 4  # planes gathered from at a vector of positions; more would share lines of the first-level cache
-    MIN_SPARSITY = 16  # pixels of a plane for each position, from which on it has cache lines of its own
+    CACHE = 8 << 20  # bytes that may stay in the last cache from one call to the next
+    CACHE_LINE = 64
+    MARGIN = 8  # pixels that a row of a copy takes the time of besides its own
     MAX_PIXELS = 1 << 29  # of a plane, so that pixel indices fit in 32 bits, even a little outside
 
-cdef enum:  # picoseconds per position and, for reading, per channel; with rows of grid_sample
+cdef enum:  # picoseconds per position: rows of grid_sample
     LOCATE = 800
     LOCATE_BICUBIC = 3000
-    READ_NEAREST = 400  # 1x1x512x512 at 512x512
-    READ_BILINEAR = 900  # 1x3x720x1280 at 720x1280
-    READ_BICUBIC = 3000  # 1x3x720x1280 at 720x1280
-    MISS = 4000  # if each position has cache lines of its own; 1x256x200x304 at 1x112
-    PACK = 300  # per pixel and channel; 1x64x128x128 at 128x128
+
+cdef enum:  # picoseconds: fitted to 350 drawn calls, each made in both ways
+    NEAREST_FROM_PLANE = 600  # per position and channel
+    BILINEAR_FROM_PLANE = 1000  # per position and channel
+    BICUBIC_FROM_PLANE = 3800  # per position and channel
+    NEAREST_FROM_COPY = 300  # per position and channel
+    BILINEAR_FROM_COPY = 550  # per position and channel
+    BICUBIC_FROM_COPY = 1800  # per position and channel
+    MISS = 3000  # per cache line
+    PACK = 120  # per pixel and channel of float32
+    PACK_FROM_MEMORY = 200  # per pixel and channel of float32
+
+ctypedef struct _Cost:  # picoseconds
+    double locate  # a position
+    double planes  # all channels of an image
+    double copies
 
 
 cdef Geometry _geometry(const mmk_call *call, bint copied) noexcept nogil:
@@ -200,11 +213,36 @@ cdef ptrdiff_t _groups_in_bundle(const mmk_call *call) noexcept nogil:
     return max(1, min(MAX_BUNDLE, min(in_cache, x.shape[0] * groups // MIN_BUNDLES)))
 
 
-cdef bint _copy_pays(const mmk_call *call, const Geometry *g) noexcept nogil:
+cdef _Cost _cost(const mmk_call *call, const Geometry *g) noexcept nogil:
     cdef const mmk_tensor *x = &call.inputs[INPUT]
-    cdef int64_t groups = (x.shape[1] + LANES - 1) // LANES, pixels = x.shape[2] * x.shape[3]
-    return (x.shape[1] >= LANES and x.shape[0] * groups >= 2
-            and 2 * call.outputs[0].shape[2] * call.outputs[0].shape[3] >= pixels)
+    cdef double positions = <double>call.outputs[0].shape[2] * <double>call.outputs[0].shape[3]
+    cdef double pixels = <double>g.height * <double>g.width, channels = <double>x.shape[1], padded, lines
+    cdef bint wide = x.type == MMK_FLOAT64
+    cdef double from_plane, from_copy, taps, pack
+    cdef _Cost cost
+    cost.locate = LOCATE_BICUBIC if g.mode == BICUBIC else LOCATE
+    if g.mode == NEAREST:
+        from_plane, from_copy, taps = NEAREST_FROM_PLANE, NEAREST_FROM_COPY, 1
+    elif g.mode == BILINEAR:
+        from_plane, from_copy, taps = BILINEAR_FROM_PLANE, BILINEAR_FROM_COPY, 2
+    else:
+        from_plane, from_copy, taps = BICUBIC_FROM_PLANE, BICUBIC_FROM_COPY, 4
+    if wide:
+        from_plane, from_copy = from_plane * 1.25, from_copy * 1.6
+    lines = min(positions * taps, pixels * element_size(x.type) / CACHE_LINE + 1)  # of a plane
+    cost.planes = channels * positions * from_plane
+    if <double>x.shape[0] * channels * lines * CACHE_LINE > CACHE:
+        cost.planes += channels * lines * MISS
+    pack = (PACK_FROM_MEMORY if <double>x.size * element_size(x.type) > CACHE else PACK) * (2 if wide else 1)
+    padded = <double>((x.shape[1] + LANES - 1) // LANES * LANES)
+    cost.copies = padded * (positions * from_copy + pack * g.height * (g.width + MARGIN))
+    return cost
+
+
+cdef bint _copy_pays(const mmk_call *call, const _Cost *cost) noexcept nogil:
+    cdef const mmk_tensor *x = &call.inputs[INPUT]
+    cdef int64_t groups = (x.shape[1] + LANES - 1) // LANES
+    return x.shape[1] >= LANES and x.shape[0] * groups >= 2 and cost.copies < cost.planes
 
 
 cdef inline bint _copies(const mmk_call *call) noexcept nogil:
@@ -215,24 +253,19 @@ cdef inline bint _copies(const mmk_call *call) noexcept nogil:
 
 cdef void _add_phase(mmk_call *call) noexcept nogil:
     cdef const mmk_tensor *x = &call.inputs[INPUT]
-    cdef int64_t mode = call.attributes[INTERPOLATION_MODE].i
-    cdef int64_t positions = call.outputs[0].shape[2] * call.outputs[0].shape[3], channels
-    cdef double location = 1e-3 * (LOCATE_BICUBIC if mode == BICUBIC else LOCATE)
-    cdef double read = 1e-3 * (
-        READ_BICUBIC if mode == BICUBIC else READ_NEAREST if mode == NEAREST else READ_BILINEAR)
+    cdef int64_t positions = call.outputs[0].shape[2] * call.outputs[0].shape[3], channels, units
     cdef Geometry g = _geometry(call, False)
-    if _copy_pays(call, &g):  # reading from a copy takes half the time
+    cdef _Cost cost = _cost(call, &g)
+    if _copy_pays(call, &cost):
         g = _geometry(call, True)
         channels = LANES * _groups_in_bundle(call)
         call.worker_scratch_size[0] = (<size_t>(_copy_size(&g) * _groups_in_bundle(call)) * element_size(x.type))
-        mmk_add_phase(call, x.shape[0] * ((x.shape[1] + channels - 1) // channels),
-                      positions * (location + channels * read / 2) + 1e-3 * PACK * x.shape[2] * x.shape[3] * channels)
+        units = (x.shape[1] + channels - 1) // channels
+        mmk_add_phase(call, x.shape[0] * units, 1e-3 * (positions * cost.locate + cost.copies / units))
     else:
-        if x.size > BLOCK_PIXELS and MIN_SPARSITY * positions < x.shape[2] * x.shape[3]:
-            read += 1e-3 * MISS
         channels = _block_planes(&g, x.shape[1])
-        mmk_add_phase(call, x.shape[0] * ((x.shape[1] + channels - 1) // channels) * ((positions + TILE - 1) // TILE),
-                      min(positions, TILE) * (location + channels * read))
+        units = (x.shape[1] + channels - 1) // channels * ((positions + TILE - 1) // TILE)
+        mmk_add_phase(call, x.shape[0] * units, 1e-3 * (min(positions, TILE) * cost.locate + cost.planes / units))
 
 
 cdef public int mmk_grid_sample_prepare(mmk_call *call) noexcept nogil:
