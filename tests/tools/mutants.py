@@ -241,10 +241,11 @@ def chosen(model: onnx.ModelProto, per_kind: int, seed: int = 0) -> list[Mutatio
 
 
 def with_many_detections(entry: Any) -> Any:
-    """Return a model's entry with the limit of detections that published configs have, instead of a few."""
+    """Return a model's entry with as many detections and corners as published configs have, instead of a few."""
     if not isinstance(entry, dict):
         return entry
-    return {key: 100 if key == "max_per_img" else with_many_detections(value) for key, value in entry.items()}
+    limits = {"max_per_img": 100, "corner_topk": 100}
+    return {key: limits.get(key, with_many_detections(value)) for key, value in entry.items()}
 
 
 class RememberingProof(Proof):

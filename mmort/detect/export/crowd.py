@@ -25,7 +25,10 @@ from mmort.onnx.graph import files
 from mmort.onnx.verify.operator_calls import Intercepted
 from mmort.onnx.verify.values import leaves
 
-SCENES = (math.inf, 0.25), (math.inf, 0.5), (math.inf, 1), (1, 0.5), (1, 1), (math.inf, 4), (math.inf, 16)
+SCENES = (
+    *((math.inf, 0.25), (math.inf, 0.5), (math.inf, 1), (1, 0.5), (1, 1), (math.inf, 4), (math.inf, 16)),
+    *((0.25, 0.5), (0.25, 1)),
+)
 """How large outputs may stay, and how many times as large the noise is: the first with which half of the rows are
 detections.
 
