@@ -68,6 +68,17 @@ def test_corners_make_the_same_box_wherever_they_begin(version, expected, first)
     close(boxes_of_points(points, version), expected)
 
 
+@pytest.mark.parametrize("sides", [(8, 8), (8, 8 * (1 + 5e-7)), (8 * (1 + 5e-7), 8)])
+def test_rounding_does_not_turn_a_square(sides):
+    """As a limit cuts it in a proof; a side that is longer by more does turn it."""
+    width, height = sides
+    points = torch.tensor([[0, 0], [width, 0], [width, height], [0, height]])
+    close(boxes_of_points(points, "le90"), [4, 4, 8, 8, -QUARTER])
+    close(with_longer_width(torch.tensor([4.0, 4, width, height, 0.1]), "le90"), [4, 4, 8, 8, 0.1 - QUARTER])
+    points = torch.tensor([[0, 0], [8 * (1 + 5e-5), 0], [8 * (1 + 5e-5), 8], [0, 8]])
+    assert boxes_of_points(points, "le90")[4] == 0
+
+
 def test_a_tall_box_keeps_its_height_as_the_longer_side_in_opencvs_version_only():
     points = torch.tensor([[4.0, 2], [6, 2], [6, 10], [4, 10]])
     close(boxes_of_points(points, "le90"), [5, 6, 8, 2, -QUARTER])

@@ -21,6 +21,13 @@ from mmort.torch import min_area_polygons
 
 AngleVersion = Literal["oc", "le90", "le135"]
 
+LONGER = 1 + 1e-5
+"""How many times as long as the height a width is that is the longer side.
+
+Sides that are equal but for rounding, as those of a square that a limit has cut, would be turned by chance otherwise,
+and a second stage finds something else in a region that is turned.
+"""
+
 _LOWEST = {"le90": -math.pi / 2, "le135": -math.pi / 4}
 
 
@@ -44,7 +51,7 @@ def normalized(angle: Tensor, version: AngleVersion) -> Tensor:
 def with_longer_width(boxes: Tensor, version: AngleVersion) -> Tensor:
     """Return the same boxes [..., 5] whose width is the longer side."""
     width, height, angle = boxes[..., 2], boxes[..., 3], boxes[..., 4]
-    wide = width > height
+    wide = width > height * LONGER
     angle = normalized(torch.where(wide, angle, angle + math.pi / 2), version)
     return torch.stack([boxes[..., 0], boxes[..., 1], width.maximum(height), width.minimum(height), angle], -1)
 
@@ -82,7 +89,7 @@ def boxes_of_points(points: Tensor, version: AngleVersion) -> Tensor:
         angle = angle - quarters * (math.pi / 2)
     else:
         last = fourth - first
-        wide = length > other_length
+        wide = length > other_length * LONGER
         angle = torch.atan2(
             torch.where(wide, side[..., 1], last[..., 1]), torch.where(wide, side[..., 0], last[..., 0])
         )
