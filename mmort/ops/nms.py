@@ -471,7 +471,7 @@ def multiclass_nms(
     method : {"nms", "soft_nms_naive", "soft_nms_linear", "soft_nms_gaussian"}, default "nms"
         `nms`, or a method of `soft_nms`.
     sigma, min_score : float, default 0.5 and 0.001
-        As in `soft_nms`; ignored with "nms".
+        As in `soft_nms`; ignored with "nms".  Below `min_score` only the best box of all classes is returned.
     offset : int, default 0
         As in `nms`.
 

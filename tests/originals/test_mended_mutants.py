@@ -9,6 +9,7 @@ from tests.originals.version_3 import VERSION
 TEST_CFG = "model", "test_cfg"
 ROTATED_CODER = "model", "bbox_head", "bbox_coder"
 MASKS_OF_QUERYINST = "model", "roi_head", "mask_roi_extractor"
+SOFT_NMS_ABOVE_ALL = {"type": "soft_nms", "iou_threshold": 0.3, "method": "naive", "min_score": 0.2}
 SOFTMAX = {"type": "CrossEntropyLoss", "use_sigmoid": False}
 
 
@@ -67,7 +68,9 @@ SOFTMAX = {"type": "CrossEntropyLoss", "use_sigmoid": False}
         ("rotated_retinanet", (*TEST_CFG, "nms", "iou_threshold"), 0.0, EFFECT),
         ("rotated_retinanet_0", (*ROTATED_CODER, "add_ctr_clamp"), True, NO_EFFECT),
         ("rtmdet_ins", (*PIPELINE, 1, "keep_ratio"), REMOVED, REFUSED),
+        ("rtmdet_ins", ("model", "bbox_head", "conv_cfg"), {"type": "ConvWS"}, TIES),
         ("s2anet", ("model", "bbox_head_refine", 0, "conv_cfg"), {"type": "ConvWS"}, TIES),
+        ("sabl_faster_rcnn", (*TEST_CFG, "rcnn", "nms"), SOFT_NMS_ABOVE_ALL, EFFECT),
         ("scnet", ("model", "roi_head", "semantic_head", "num_ins"), 10, NO_EFFECT),
         ("solo", (*TEST_CFG, "nms_pre"), 5, EFFECT),
         ("solov2", (*TEST_CFG, "nms_pre"), 5, EFFECT),

@@ -210,7 +210,7 @@ cdef void _suppress(mmk_call *call, const _Sizes *s, const _Workspace *w, const 
         if left < 0:
             return
         for i in range(left):
-            if soft_scores[i] >= min_score:  # soft_nms keeps the best box even if its score is lower
+            if i == 0 or soft_scores[i] >= min_score:  # soft_nms keeps the best box even if its score is lower
                 pool.candidates[kept] = pool.ordered[i]
                 scores[kept] = soft_scores[i]
                 kept += 1
@@ -290,11 +290,16 @@ cdef void _suppress_blocks(mmk_call *call, const _Sizes *s, const _Workspace *w,
 
 cdef void _merge(mmk_call *call, const _Sizes *s, const _Workspace *w, int64_t image, const real *all_scores,
                  real *all_sorted_scores) noexcept nogil:
-    """Sorts the kept candidates of an image's groups by descending score and, among equal ones, by box and class."""
+    """Sorts the kept candidates of an image's groups by descending score and, among equal ones, by box and class.
+
+    Of the groups' best boxes only the image's best may have a score below `min_score`, as MMDetection suppresses all
+    groups together.
+    """
     cdef int64_t start = image * s.groups * s.max_kept, count = 0, group, i
     cdef int64_t *sorted = w.sorted + start
     cdef const real *scores = all_scores + start
     cdef real *sorted_scores = all_sorted_scores + start
+    cdef real min_score = <real>call.attributes[MIN_SCORE].f
     cdef mmk_item *items
     for group in range(s.groups):
         for i in range(group * s.max_kept, group * s.max_kept + w.counts[image * s.groups + group]):
@@ -310,6 +315,9 @@ cdef void _merge(mmk_call *call, const _Sizes *s, const _Workspace *w, int64_t i
     for i in range(count):
         w.candidates[start + i] = sorted[items[i].index]
         (<real *>w.scores)[start + i] = sorted_scores[items[i].index]
+    if call.attributes[METHOD].i != GREEDY:
+        while count > 1 and not (<real *>w.scores)[start + count - 1] >= min_score:
+            count -= 1
     w.totals[image] = min(count, s.rows) if s.rows else count
 
 

@@ -82,10 +82,12 @@ def multiclass_nms(
                 dets, kept = soft_nms(
                     candidates, values, iou_threshold, sigma, min_score, method[len("soft_nms_") :], offset
                 )
-                left = dets[:, 4] >= number(min_score)
+                left = (dets[:, 4] >= number(min_score)) | (np.arange(len(dets)) == 0)  # a lowered score may be NaN
                 dets, kept = dets[left], kept[left]
             rows += [(float(det[4]), *pool[i], det) for det, i in zip(dets, kept, strict=True)]
         rows.sort(key=lambda row: (-row[0], row[1], row[2]))
+        if method != "nms":  # the best box of all is kept whatever its score
+            rows = [row for rank, row in enumerate(rows) if rank == 0 or row[0] >= number(min_score)]
         result.append(rows[:max_per_image] if max_per_image > 0 else rows)
     length = max_per_image if max_per_image > 0 else max(map(len, result), default=0)
     dets = np.zeros((images, length, 5), boxes.dtype)
@@ -124,6 +126,11 @@ for method in METHODS:
                 add("multiclass_nms", f"{method}_agnostic{agnostic:d}_pre{pre}_max{limit}", batch(2, 33, 18, levels=9),
                     method=method, class_agnostic=agnostic, nms_pre=pre, max_per_image=limit, iou_threshold=0.4,
                     sigma=0.3, min_score=0.05)  # fmt: skip
+for method in METHODS:
+    for agnostic in (False, True):
+        for limit in (-1, 1, 5):
+            add("multiclass_nms", f"{method}_agnostic{agnostic:d}_max{limit}_all_below", batch(2, 9, 18, levels=9),
+                method=method, class_agnostic=agnostic, max_per_image=limit, min_score=2.0)  # fmt: skip
 add("multiclass_nms", "no_images", batch(0, 4, 3))
 add("multiclass_nms", "no_images_no_limit", batch(0, 4, 3), max_per_image=-1)
 add("multiclass_nms", "no_classes", batch(2, 4, 0), class_agnostic=True)

@@ -67,7 +67,7 @@ class RTMDetInsSepBNHead(RTMDetSepBNHead):
         self.dynamic_masks = DynamicMasks(entries.num_prototypes, entries.dyconv_channels, entries.num_dyconvs)
         self.kernel_convs = level_towers(entries, levels, shared=False)
         self.rtm_kernel = self.build_predictors(entries, self.dynamic_masks.weights)
-        layer = entries.layer
+        layer = {"norm_cfg": entries.norm_cfg, "act_cfg": entries.act_cfg}  # MMDetection reads no conv_cfg here
         self.mask_head = MaskFeatModule(
             entries.in_channels, entries.feat_channels, levels, entries.num_prototypes, **layer
         )

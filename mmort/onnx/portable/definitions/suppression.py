@@ -136,10 +136,16 @@ def multiclass_nms(
         rows = op.integer("max_per_image")
     else:
         kept_counts = op.ReduceSum(op.Cast(kept > MINUS_INFINITY, to=INT64), [1], keepdims=0)
+        if soft:
+            high_counts = op.ReduceSum(op.Cast(kept >= op.number("min_score"), to=INT64), [1], keepdims=0)
+            kept_counts = op.Max(high_counts, op.Min(kept_counts, 1))
         rows = op.ReduceMax(op.Concat(kept_counts, [0], axis=0), keepdims=1)
     kept = op.Concat(kept, op.Expand(MINUS_INFINITY, op.Concat(images, rows, axis=0)), axis=1)
     # Of equal scores ONNX's TopK takes the first: the lower box, then the lower class.
     best, positions = op.TopK(kept, rows, axis=1, outputs=2)
+    if soft:  # of the best boxes of groups, which are kept whatever their scores, only the best of all is below it
+        first = op.range(rows) < 1
+        best = op.Where(first | (best >= op.number("min_score")), best, MINUS_INFINITY)
     return _detections(op, boxes, best, positions, (images, count, classes, sets))
 
 
@@ -229,7 +235,8 @@ def _soft_scores(
     if attributes["max_per_image"] > 0 and attributes["score_threshold"] >= 0 and attributes["iou_threshold"] >= 0:
         limit = op.integer("max_per_image")
     indices, lowered, taken = soft.take(op, boxes, scores, scores > MINUS_INFINITY, limit)
-    kept = taken & (lowered >= soft.min_score)  # the best box is taken even below it
+    first = op.range(op.size(lowered, 1)) < 1
+    kept = taken & (first | (lowered >= soft.min_score))
     nothing = op.Expand(MINUS_INFINITY, op.Concat(op.Shape(scores, end=1), length + 1, axis=0))
     indices, lowered = op.Where(kept, indices, length), op.Where(kept, lowered, MINUS_INFINITY)
     return op.slice(op.ScatterElements(nothing, indices, lowered, axis=1), 0, -1, 1)
