@@ -2,9 +2,9 @@
 
 A tile of positions is converted to pixel indices and weights (grid_locations.pxd), which are then used for every
 channel (grid_reading.pxd): from the planes, or from a copy with channels adjacent, whichever costs less: a copy takes
-time for each pixel, and then half of what planes take for each position.  From planes, AVX2 and AVX-512 gather float32 pixels for a vector of positions at a time
-(grid_lanes.h), from a few planes that stay in the cache while all positions are read; a load of adjacent channels is
-faster than that on processors whose gathers are as many loads.
+time for each pixel, and then half of what planes take for each position.  From planes, AVX2 and AVX-512 gather float32
+pixels for a vector of positions at a time (grid_lanes.h), from a few planes that stay in the cache while all positions
+are read; a load of adjacent channels is faster than that on processors whose gathers are as many loads.
 
 Coordinates that are not finite read as zeros with zeros padding, and as the last row or column with border and
 reflection padding; bicubic gives NaN.
@@ -218,7 +218,7 @@ cdef _Cost _cost(const mmk_call *call, const Geometry *g) noexcept nogil:
     cdef double positions = <double>call.outputs[0].shape[2] * <double>call.outputs[0].shape[3]
     cdef double pixels = <double>g.height * <double>g.width, channels = <double>x.shape[1], padded, lines
     cdef bint wide = x.type == MMK_FLOAT64
-    cdef double from_plane, from_copy, taps, pack
+    cdef double from_plane, from_copy, taps, packed
     cdef _Cost cost
     cost.locate = LOCATE_BICUBIC if g.mode == BICUBIC else LOCATE
     if g.mode == NEAREST:
@@ -233,9 +233,9 @@ cdef _Cost _cost(const mmk_call *call, const Geometry *g) noexcept nogil:
     cost.planes = channels * positions * from_plane
     if <double>x.shape[0] * channels * lines * CACHE_LINE > CACHE:
         cost.planes += channels * lines * MISS
-    pack = (PACK_FROM_MEMORY if <double>x.size * element_size(x.type) > CACHE else PACK) * (2 if wide else 1)
+    packed = (PACK_FROM_MEMORY if <double>x.size * element_size(x.type) > CACHE else PACK) * (2 if wide else 1)
     padded = <double>((x.shape[1] + LANES - 1) // LANES * LANES)
-    cost.copies = padded * (positions * from_copy + pack * g.height * (g.width + MARGIN))
+    cost.copies = padded * (positions * from_copy + packed * g.height * (g.width + MARGIN))
     return cost
 
 
