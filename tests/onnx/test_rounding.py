@@ -264,7 +264,7 @@ def test_tiny_numbers_of_a_mask_may_differ_by_rounding_of_its_largest():
 
 
 def judged(actual, expected, exact, rounded, *, decides=True):
-    """Return which outputs of a detector agree, by name, and the row of its detections, all given in float64."""
+    """Return which outputs of a detector agree, by name, and the row of its detections; all arrays are float64."""
     names = "dets", "labels", "masks"
     single = [
         [array.astype(np.float32) if array.dtype == np.float64 else array for array in run]
@@ -298,7 +298,7 @@ def test_a_mask_may_be_as_much_farther_off_as_its_box(box_moved, masks_ok, rng):
 
 
 def boxes_from(*x1):
-    """Return a detector's outputs: boxes that begin at these places, and an unused row."""
+    """Return a detector's outputs: boxes with these left edges, and an unused row."""
     dets = [[x, 10 * index, 90, 10 * index + 9, 0.8] for index, x in enumerate(x1)]
     return [np.array([[*dets, [0] * 5]], float), np.array([[1] * len(x1) + [-1]])]
 
@@ -308,7 +308,7 @@ def boxes_from(*x1):
     [((0, 50), 2), ((30, 50), 2), ((0, 70), 2), ((30, 70), 2), ((0, 60), 1), ((0,), 1), ((0, 50, 20), 2)],
 )
 def test_each_detection_may_be_that_of_either_of_torchs_runs(actual, matched):
-    """Both boxes are elsewhere in float64.  A third place, one box less and one more are wrong."""
+    """Both boxes are elsewhere in float64.  A third position, a box less and a box more are wrong."""
     expected, exact = boxes_from(0, 50), boxes_from(30, 70)
     _, row = judged(boxes_from(*actual), expected, exact, exact, decides=False)
     assert row.matched == matched

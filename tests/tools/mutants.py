@@ -216,10 +216,9 @@ def _shifted(index: int, name: str) -> Callable[[onnx.ModelProto], None]:
 def _constant(index: int, position: int, name: str, array: np.ndarray) -> Callable[[onnx.ModelProto], None]:
     def change(model: onnx.ModelProto) -> None:
         tensors, readers = model.graph.initializer, [node for node in model.graph.node if name in node.input]
-        if len(readers) == 1 and any(tensor.name == name for tensor in tensors):
-            next(tensor for tensor in tensors if tensor.name == name).CopyFrom(
-                onnx.numpy_helper.from_array(array, name)
-            )
+        named = [tensor for tensor in tensors if tensor.name == name]
+        if named and len(readers) == 1:
+            named[0].CopyFrom(onnx.numpy_helper.from_array(array, name))
             return
         tensors.append(onnx.numpy_helper.from_array(array, f"{name}_mutated"))
         model.graph.node[index].input[position] = f"{name}_mutated"

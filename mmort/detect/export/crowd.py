@@ -142,8 +142,8 @@ class Crowded(nn.Module):
         changes = {origin: change for (origin, _), change in zip(self._outputs, self.changes, strict=True)}
 
         def change(origin: _Origin, value: Tensor) -> Tensor:
-            found = changes.get(origin)
-            return value if found is None else _changed(value, found)
+            change_of_output = changes.get(origin)
+            return value if change_of_output is None else _changed(value, change_of_output)
 
         return self._run(_on_each(change), args)
 
@@ -215,7 +215,8 @@ def crowd(
         if shares[scene] >= 0.5:
             break
     best = max(shares, key=lambda scene: shares[scene])
-    crowded.set_scene(*best)
+    if best != scene:  # which runs the module
+        crowded.set_scene(*best)
     return crowded, shares[best]
 
 

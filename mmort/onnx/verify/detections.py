@@ -310,7 +310,7 @@ def _compare_rounding(outputs: Outputs) -> list[rounding.RoundingRow]:
 
 
 def _distances(dets: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:
-    """Return how far the boxes of detections (K, 5 or 6) are from those of others in the same order."""
+    """Return the distances between the boxes of two arrays of detections (K, 5 or 6), row by row."""
     return np.array([boxes.distances(box[None], other)[0] for box, other in zip(dets, others, strict=True)])
 
 
@@ -333,13 +333,9 @@ def _compare_image(outputs: Outputs, image: int) -> DetectionRow:
     row = _compare_with(outputs, image, expected)
     if row.problem and outputs.tolerances.by_rounding and (runs := _runs_in_torch(outputs)):
         exact = used_rows([array[image] for array in runs[0]])
-        row = min(row, _compare_with(outputs, image, _of_either(outputs, image, expected, exact)), key=_differs)
+        of_either = _compare_with(outputs, image, _of_either(outputs, image, expected, exact))
+        row = row if of_either.problem else of_either
     return row
-
-
-def _differs(row: DetectionRow) -> bool:
-    """Return whether a row has a problem."""
-    return bool(row.problem)
 
 
 def _of_either(outputs: Outputs, image: int, expected: Rows, exact: Rows) -> Rows:
@@ -347,17 +343,17 @@ def _of_either(outputs: Outputs, image: int, expected: Rows, exact: Rows) -> Row
 
     If these are fewer than torch has either way, the file lacks some, and the expected ones are returned.
     """
-    found = used_rows([array[image] for array in outputs.actual])
+    actual = used_rows([array[image] for array in outputs.actual])
     limits = _widened(outputs, image, expected[0], expected[1])
-    in_exact, in_file = (_match(rows[0], rows[1], expected[0], expected[1], limits) for rows in (exact, found))
-    others = [np.delete(array, in_exact[in_exact >= 0], 0) for array in exact]
-    left = [np.delete(array, in_file[in_file >= 0], 0) for array in found]
-    limits = _widened(outputs, image, others[0], others[1])
-    chosen = _match(left[0], left[1], others[0], others[1], limits) >= 0
+    in_exact, in_file = (_match(rows[0], rows[1], expected[0], expected[1], limits) for rows in (exact, actual))
+    only_exact = [np.delete(array, in_exact[in_exact >= 0], 0) for array in exact]
+    unmatched = [np.delete(array, in_file[in_file >= 0], 0) for array in actual]
+    limits = _widened(outputs, image, only_exact[0], only_exact[1])
+    chosen = _match(unmatched[0], unmatched[1], only_exact[0], only_exact[1], limits) >= 0
     kept = (in_exact >= 0) | (in_file >= 0)
     if kept.sum() + chosen.sum() < min(len(expected[0]), len(exact[0])):
         return expected
-    return [np.concatenate([array[kept], other[chosen]]) for array, other in zip(expected, others, strict=True)]
+    return [np.concatenate([array[kept], other[chosen]]) for array, other in zip(expected, only_exact, strict=True)]
 
 
 def _compare_with(outputs: Outputs, image: int, expected: Rows) -> DetectionRow:
