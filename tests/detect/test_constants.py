@@ -5,6 +5,7 @@ import onnx.parser
 import pytest
 import torch
 
+import mmort.torch
 from mmort.detect.export.constants import compare_constants
 
 FILE = """
@@ -168,3 +169,68 @@ def test_a_file_computes_limits_that_torch_has_as_numbers(limited, problems, tmp
     onnx.save(onnx.parser.parse_model(SIZE.replace("LIMITED", limited)), tmp_path / "model.onnx")
     rows = compare_constants(tmp_path / "model.onnx", InSize(), (torch.rand(2, 20),))
     assert [row.problem for row in rows] == problems
+
+
+POOLING = """
+<ir_version: 8, opset_import: ["" : 18]>
+graph (float[N, 2, H, W] x) => (float[N, 2, I, J] y)
+{ y = MaxPool <kernel_shape = [3, 3]ATTRIBUTES> (x) }
+"""
+
+
+@pytest.mark.parametrize(
+    ("pool", "attributes", "wrong"),
+    [
+        (torch.nn.MaxPool2d(3, 1, 1), ", pads = [1, 1, 1, 1]", ""),
+        (torch.nn.MaxPool2d(3, 1, 1), ", pads = [2, 1, 0, 1]", "pads"),
+        (
+            torch.nn.MaxPool2d(3, 1, 1),
+            ", pads = [1, 1, 1, 1], dilations = [1, 2], ceil_mode = 1",
+            "dilations and ceil_mode",
+        ),
+        (torch.nn.MaxPool2d(3), ", strides = [3, 3]", ""),
+        (torch.nn.MaxPool2d(3), "", "strides"),
+        (torch.nn.MaxPool2d((3, 2)), ", strides = [3, 2]", "kernel_shape"),
+        (torch.nn.AvgPool2d(3), "", ""),  # not compared
+    ],
+)
+def test_poolings(pool, attributes, wrong, tmp_path):
+    model = onnx.parser.parse_model(POOLING.replace("ATTRIBUTES", attributes))
+    onnx.save(model, tmp_path / "model.onnx")
+    rows = compare_constants(tmp_path / "model.onnx", pool, (torch.rand(2, 2, 6, 6),))
+    assert [row.problem for row in rows] == [f"MaxPool y has another {wrong} than torch's calls"] * bool(wrong)
+
+
+ALIGNED = """
+<ir_version: 8, opset_import: ["" : 18, "mmdeploy" : 1]>
+graph (float[N, 2, 8, 8] x, float[K, 5] rois) => (float[K, 2, 4, 3] first, float[K, 2, 4, 3] second)
+{
+  first = mmdeploy.MMCVRoiAlign <output_height = 4, output_width = 3, spatial_scale = 0.1, sampling_ratio = 2> (x, rois)
+  second = mmdeploy.MMCVRoiAlign <output_height = 4, output_width = 3ATTRIBUTES> (x, rois)
+}
+"""
+
+
+class Aligned(torch.nn.Module):
+    """Features of regions, at two scales."""
+
+    def forward(self, x, rois):
+        return tuple(mmort.torch.roi_align(x, rois, (4, 3), scale, sampling_ratio=2) for scale in (0.1, 0.05))
+
+
+@pytest.mark.parametrize(
+    ("attributes", "wrong"),
+    [
+        (", spatial_scale = 0.05, sampling_ratio = 2", ""),
+        (", spatial_scale = 0.051, sampling_ratio = 2", "spatial_scale"),
+        (", spatial_scale = 0.05, sampling_ratio = 2, aligned = 0", "aligned"),
+    ],
+)
+def test_operators(attributes, wrong, tmp_path):
+    model = onnx.parser.parse_model(ALIGNED.replace("ATTRIBUTES", attributes))
+    onnx.save(model, tmp_path / "model.onnx")
+    args = torch.rand(1, 2, 8, 8), torch.tensor([[0, 1.0, 2.0, 60.0, 70.0]])
+    rows = compare_constants(tmp_path / "model.onnx", Aligned(), args)
+    assert [row.problem for row in rows] == [f"MMCVRoiAlign second has another {wrong} than torch's calls"] * bool(
+        wrong
+    )

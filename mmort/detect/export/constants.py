@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from mmort.detect.export.attributes import AttributesOfCalls
 from mmort.onnx.graph import files
 from mmort.onnx.verify.numbers import refusal
 from mmort.onnx.verify.operator_calls import Intercepted, arguments_by_name
@@ -60,8 +61,8 @@ def compare_constants(draft: Path, module: nn.Module, args: Sequence[Tensor]) ->
     """Return a row for each constant in a file's main graph that should be a number, or a tensor, of a module.
 
     The limits of clips must be numbers that the module computes with, and no clip may be missing.  Other single numbers
-    must be equal to one of its, if they are nearly, and tensors, if most of their numbers are; what else an exporter
-    computes is compared with nothing.
+    must be equal to one of its, if they are nearly, and tensors, if most of their numbers are.  The attributes of
+    mmort's operators and of poolings must be those of a call.  What else an exporter computes is compared with nothing.
 
     Parameters
     ----------
@@ -99,7 +100,8 @@ def compare_constants(draft: Path, module: nn.Module, args: Sequence[Tensor]) ->
         if (nearest := run.nearly(number)) is not None
     ]
     problems += [f"the constant {name} is not torch's" for name in _wrong_pairs(constants, module.state_dict())]
-    return [refusal(shapes_text(args), problem) for problem in [*problems, *run.problems.values()]]
+    problems += [*run.problems.values(), *run.attributes.problems(graph.node)]
+    return [refusal(shapes_text(args), problem) for problem in problems]
 
 
 class _Run:
@@ -123,6 +125,7 @@ class _Run:
         """
         self.computed_limits = 0
         """How many operators have tensors as limits."""
+        self.attributes = AttributesOfCalls()
         self._dependent = WeakTensorKeyDictionary()
         """The keys are the tensors that depend on the arguments."""
         self.problems: dict[str, str] = {}
@@ -158,6 +161,7 @@ class _Run:
         if func.overloadpacket in LIMITING:
             self.integer_limits.update(number for number in numbers if isinstance(number, int))
             self._note_limited(args[0], [*args[1:], *kwargs.values()])
+        self.attributes.note(func, args, kwargs)
         result = func(*args, **kwargs)
         results = leaves(result)
         if any(tensor in self._dependent for tensor in tensors):
