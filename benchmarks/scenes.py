@@ -9,7 +9,7 @@ bits; other results may differ in rounding, and it is said how many do.
 A scene's cost is the smallest of its turns: CPU time on one thread, else elapsed time, with 5 microseconds added for
 the call; or, with --instructions, a number of instructions.  Its ratio is AFTER's cost divided by the best BEFORE's.
 Other work of the machine makes single turns longer, never shorter: a scene whose ratio is above 1.1 gets ever more
-turns of all builds, up to 40 and in new processes, before it counts.
+turns of all builds, in up to 8 new processes, before it counts.
 Prints, for each operator, quantiles of the ratio and the worst scenes; with --fail-above, fails if a ratio is larger.
 With --growth, prints exponents of the cost between scenes of n and 4 n boxes; with --table, the cost of each build for
 fixed scenes.
@@ -48,8 +48,8 @@ CALL = 5e-6
 CALL_INSTRUCTIONS = 20_000
 """Likewise."""
 TURNS = 5
-MORE_TURNS = 10, 25
-"""Of a scene whose ratio is still above `DOUBTFUL`, in processes of their own."""
+MORE_PROCESSES = 8
+"""Of a scene whose ratio is still above `DOUBTFUL`, each with as many turns: some processes take twice as long."""
 DOUBTFUL = 1.1
 SAMPLE = 1e-3
 """Seconds that the calls of a sample take at least together."""
@@ -187,10 +187,10 @@ def check_results(scene: Scene, answers: list[dict[str, Any]]) -> bool:
     return equal
 
 
-def measure(builds: list[Build], scene: Scene, turns: int = TURNS) -> list[dict[str, Any]]:
+def measure(builds: list[Build], scene: Scene) -> list[dict[str, Any]]:
     """Return the best answer of each build."""
     answers: list[list[dict[str, Any]]] = [[] for _ in builds]
-    for turn in range(1 if builds[0].counted else turns):
+    for turn in range(1 if builds[0].counted else TURNS):
         for i in range(len(builds)):
             k = (i + turn) % len(builds)
             if turn and (answers[k][-1].get("error") or answers[k][-1]["cost"] is None):
@@ -214,15 +214,15 @@ def ratio_of(answers: list[dict[str, Any]]) -> float | None:
 
 
 def measure_ratio(builds: list[Build], scene: Scene) -> tuple[float | None, list[dict[str, Any]]]:
-    """Return the ratio of a scene and the best answers: of more turns while the ratio is doubtful."""
+    """Return the ratio of a scene and the best answers: of more processes while the ratio is doubtful."""
     answers = measure(builds, scene)
-    for turns in () if builds[0].counted else MORE_TURNS:
+    for _ in range(0 if builds[0].counted else MORE_PROCESSES):
         ratio = ratio_of(answers)
         if ratio is None or not DOUBTFUL < ratio < math.inf:
             break
         for build in builds:
             build.end()
-        answers = [best(pair) for pair in zip(answers, measure(builds, scene, turns), strict=True)]
+        answers = [best(pair) for pair in zip(answers, measure(builds, scene), strict=True)]
     return ratio_of(answers), answers
 
 

@@ -28,6 +28,7 @@ import onnx.numpy_helper
 import torch
 from torch import nn
 
+from mmort.detect.export.constants import compare_constants
 from mmort.detect.export.crowd import Crowded, with_noise
 from mmort.detect.export.head_outputs import Arguments, WithHeads, run_heads
 from mmort.detect.export.proof import Proof, ReplayingModule
@@ -314,7 +315,9 @@ class Judge:
         except ValueError:
             return "refused by ONNX Runtime"
         try:
-            if not self._accepts(path, self.small.inputs):
+            # The proof compares constants, too, but last.
+            wrong_constants = compare_constants(path, self.proof.module, self.small.inputs[0])
+            if wrong_constants or not self._accepts(path, self.small.inputs):
                 return "caught"
             return "equal" if self._is_equal(path) else "MISSED"
         except Exception as error:  # ONNX Runtime's, while it runs the file
