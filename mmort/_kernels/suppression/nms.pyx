@@ -162,6 +162,8 @@ cdef ptrdiff_t _suppress_by_pairs(mmk_call *call, const real *planes, ptrdiff_t 
                     and not _few_remain(i, kept, end, max_kept, sizeof(real))):
                 return i
             kept += 1
+            if i + 1 == end:  # most classes of a large vocabulary have a few boxes
+                break
             _compare(planes, stride, i, i + 1, end, threshold, offset, flags, &suppressed)
             unasked += end - i
             if not goes_on(call, &comparisons, &unasked, stride):

@@ -26,7 +26,7 @@ cdef enum:
     LEVELS = 64  # of widths and of heights; the last has all smaller sides
     TOP_EXPONENT = 1022  # of numbers from 1/2 to 1, biased
     MAX_OCTAVE_BITS = 3
-    DETAILS = 4  # choices of levels and cells; more gained nothing in scenes of benchmarks/scenes.py
+    DETAILS = 5  # choices of levels and cells; more gained nothing in scenes of benchmarks/scenes.py
     LANES = 8  # entries that are compared at once; those after a range may be among them
     SLICES = 16  # of the boxes, which are keyed and divided on several threads
     PART_BITS = 6
@@ -154,7 +154,7 @@ cdef inline int64_t level_of_side(double side, double scale, int octave_bits) no
 
 cdef inline void set_levels(Grid *grid, int detail) noexcept nogil:
     """Sets levels and cells, from detail 0 for the widest levels and largest cells on."""
-    cdef int[DETAILS] octave_bits = [3, 2, 2, 1], cell_bits = [2, 1, 0, 0]
+    cdef int[DETAILS] octave_bits = [3, 3, 2, 2, 1], cell_bits = [4, 2, 1, 0, 0]
     cdef double part = 1  # of the largest side
     cdef int level
     grid.octave_bits = octave_bits[detail]
@@ -588,7 +588,7 @@ cdef inline void choose_levels(mmk_call *call, Grid *grid, char *memory) noexcep
     else:
         _set_scales(call, grid, <const double *>grid.by_rank)
     grid.step = max(count // max(count // (BOXES_PER_SAMPLED << is_large), <ptrdiff_t>MIN_SAMPLE), <ptrdiff_t>1)
-    for detail in range(DETAILS):
+    for detail in range(not is_large, DETAILS):  # ranges of the largest cells seldom leave the cache's lines
         set_levels(grid, detail)
         _sort_table(call, grid, memory)
         if grid.type == MMK_FLOAT32:
