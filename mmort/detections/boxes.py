@@ -2,7 +2,8 @@
 
 Upright boxes are x1, y1, x2, y2, rotated ones x, y of the centre, width, height, and an angle in radians, clockwise on
 screen; a score may follow.  Rotated boxes are compared by their corners: an angle that differs by half a turn, or width
-and height that are exchanged with a quarter of a turn, make no difference.
+and height that are exchanged with a quarter of a turn, make no difference.  More than half a turn does, as all angles of
+a detector are within half a turn of each other.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from numpy.typing import NDArray
 
 COLUMNS = 5, 6
 """The numbers of columns of detections: of upright and of rotated boxes."""
+
+MAX_TURN = 1.01 * np.pi
+"""How far angles of one box may be apart: half a turn, and rounding."""
 
 
 def corners(boxes: NDArray[Any]) -> NDArray[Any]:
@@ -35,14 +39,17 @@ def bounding_boxes(boxes: NDArray[Any]) -> NDArray[Any]:
 
 
 def distances(dets: NDArray[Any], target: NDArray[Any]) -> NDArray[Any]:
-    """Return the largest difference of a corner's coordinate of each box (K, 5 or 6) from that of `target`, (K,)."""
+    """Return the largest difference of a corner's coordinate of each box (K, 5 or 6) from that of `target`, (K,).
+
+    It is infinite where angles are more than half a turn apart.
+    """
     distance: NDArray[Any]
     if dets.shape[1] == COLUMNS[0]:
         distance = _differences(dets[:, :4], target[:4]).max(1, initial=0)
         return distance
     points, target_points = corners(dets[:, :5]), corners(target[:5])
     turns = [_differences(points, np.roll(target_points, turn, 0)).max((1, 2), initial=0) for turn in range(4)]
-    distance = np.min(turns, 0)
+    distance = np.where(_differences(dets[:, 4], target[4]) > MAX_TURN, np.inf, np.min(turns, 0))
     return distance
 
 

@@ -316,8 +316,8 @@ def test_a_rotated_box_is_the_same_after_half_a_turn_and_with_exchanged_sides():
     assert row.max_box_diff < 1e-4
 
 
-@pytest.mark.parametrize(("column", "change"), [(0, 0.2), (3, 0.4), (4, 0.02), (5, 0.01)])
-def test_rotated_boxes_differ_by_corners_and_scores(column, change):
+@pytest.mark.parametrize(("column", "change"), [(0, 0.2), (3, 0.4), (4, 0.02), (4, 2 * np.pi), (5, 0.01)])
+def test_rotated_boxes_differ_by_corners_angles_and_scores(column, change):
     actual = rotated_outputs(ROTATED)
     actual[0][0, 0, column] += change
     (row,) = compare(actual, rotated_outputs(ROTATED))

@@ -3,8 +3,8 @@
 The smallest inputs come first, and are compared by torch's own rounding, heads included.  Larger ones show what was
 frozen, and are compared by tolerances, their heads only where there are few detections.  Then come the smallest once
 more, crowded with detections.  If something differs, torch makes the draft's choices wherever rounding decides, and all
-is compared again.  Constants, some of which hardly any input shows, are compared as they are, and crowded detections
-are in the order of their scores if torch's are.
+is compared again.  Constants and extremes, some of which hardly any input shows, are compared as they are, and crowded
+detections are in the order of their scores if torch's are.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from mmort.detect.detector import Detector
 from mmort.detect.export.constants import compare_constants
 from mmort.detect.export.crowd import VIEWS, Crowded, crowd, view, with_noise
+from mmort.detect.export.extremes import compare_extremes
 from mmort.detect.export.head_outputs import (
     Arguments,
     WithHeads,
@@ -65,12 +66,17 @@ class Proof:
 
     def __call__(self, draft: Path, inputs: Sequence[Arguments], begin: Callable[[str], None]) -> Report:
         """Compare a draft with torch; `begin` takes the text of a further step."""
-        report = self._report(draft, self.module, inputs, begin)
+        module: nn.Module = self.module
+        report = self._report(draft, module, inputs, begin)
         if not report.ok:
-            report = self._report(draft, ReplayingModule(self.module, draft), inputs, begin)
-        if self.options.portable == "inlined":  # the definitions of mmort's operators have clips, too
+            module = ReplayingModule(module, draft)
+            report = self._report(draft, module, inputs, begin)
+        if self.options.portable == "inlined":  # the definitions of mmort's operators have clips and reductions, too
             return report
-        return Report((*report.rows, *compare_constants(draft, self.module, inputs[index_of_smallest(inputs)])))
+        args = inputs[index_of_smallest(inputs)]
+        return Report(
+            (*report.rows, *compare_constants(draft, self.module, args), *compare_extremes(draft, module, args))
+        )
 
     def _report(
         self, draft: Path, module: nn.Module, inputs: Sequence[Arguments], begin: Callable[[str], None]
