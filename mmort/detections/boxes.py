@@ -2,8 +2,8 @@
 
 Upright boxes are x1, y1, x2, y2, rotated ones x, y of the centre, width, height, and an angle in radians, clockwise on
 screen; a score may follow.  Rotated boxes are compared by their corners: an angle that differs by half a turn, or width
-and height that are exchanged with a quarter of a turn, make no difference.  More than half a turn does, as all angles of
-a detector are within half a turn of each other.
+and height that are exchanged with a quarter of a turn, make no difference.  More than half a turn does, as a detector's
+angles are within half a turn of each other.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ SOFTMAX = {"type": "CrossEntropyLoss", "use_sigmoid": False}
         ("ga_rpn", (*TEST_CFG, "rpn", "nms", "class_agnostic"), True, REFUSED),
         ("gfl", ("model", "bbox_head", "loss_cls"), SOFTMAX, REFUSED),
         ("ddod", ("model", "neck", "conv_cfg"), {"type": "ConvWS"}, TIES),
+        ("gliding_vertex", ("model", "roi_head", "bbox_head", "predict_box_type"), REMOVED, REFUSED),
         ("groie", ("model", "roi_head", "bbox_roi_extractor", "pre_cfg", "act_cfg"), None, EFFECT),
         ("grid_rcnn", ("model", "roi_head", "bbox_head", "bbox_coder", "target_means"), [0.0, 0.0, 0.0], REFUSED),
         ("grid_rcnn", ("model", "roi_head", "bbox_head", "bbox_coder", "target_stds"), None, REFUSED),

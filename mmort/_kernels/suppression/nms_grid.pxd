@@ -588,7 +588,7 @@ cdef inline void choose_levels(mmk_call *call, Grid *grid, char *memory) noexcep
     else:
         _set_scales(call, grid, <const double *>grid.by_rank)
     grid.step = max(count // max(count // (BOXES_PER_SAMPLED << is_large), <ptrdiff_t>MIN_SAMPLE), <ptrdiff_t>1)
-    for detail in range(not is_large, DETAILS):  # ranges of the largest cells seldom leave the cache's lines
+    for detail in range(not is_large, DETAILS):  # beyond the cache each row of cells costs misses: the largest pay
         set_levels(grid, detail)
         _sort_table(call, grid, memory)
         if grid.type == MMK_FLOAT32:
