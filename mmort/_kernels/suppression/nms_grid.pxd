@@ -45,7 +45,7 @@ cdef enum:  # the sample by which levels are chosen
 cdef enum:
     MAX_IRREGULAR = 64  # boxes, from which on the order of scores, which compares in vectors, is faster
     MAX_SUPPRESSED = 1  # boxes by a box, up to which the order of the plane can be faster
-    MIN_BY_PLANE = 65536  # boxes, which no longer fit the second-level cache, unless there are threads to divide them
+    MIN_BY_PLANE = 65536  # boxes of float32, which no longer fit the second-level cache, unless threads divide them
 
 cdef enum:  # picoseconds: nms, scenes of benchmarks/scenes.py
     RANGE_COST = 12000  # of a look-up
@@ -577,7 +577,8 @@ cdef inline void choose_levels(mmk_call *call, Grid *grid, char *memory) noexcep
     """
     cdef double best = INFINITY
     cdef ptrdiff_t count = grid.end - grid.begin
-    cdef bint is_large = count >= MIN_BY_PLANE, is_divided = call.max_chunks > 1 and not call.is_split  # among threads
+    cdef bint is_large = count * element_size(grid.type) >= MIN_BY_PLANE * sizeof(float)
+    cdef bint is_divided = call.max_chunks > 1 and not call.is_split  # among threads
     cdef int detail, chosen = 0
     cdef _Cost cost
     grid.bound = min(grid.threshold, 1.0) * 0.999

@@ -214,7 +214,7 @@ cdef int64_t _suppress(mmk_call *call, int type, real *planes, int64_t *indices,
         boxes_per_hit = BOXES_PER_HIT * sizeof(float) // sizeof(real)
         boxes_per_decay = 0
     elif rule.method == NAIVE:
-        boxes_per_decay = NAIVE_BOXES_PER_DECAY
+        boxes_per_decay = NAIVE_BOXES_PER_DECAY * sizeof(float) // sizeof(real)
     if stride >= min_boxes and only_overlap_decays:
         # Crowds of boxes suppress each other in few rounds, and nearly all pairs overlap.
         for i in range(SETTLING + PROBES):
