@@ -135,7 +135,7 @@ class GlidingVertex(TwoStageDetector):
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)
         self.angle_version = self.roi_head.bbox_head.points_version
-        is_of_mmrotate_1 = config.version == 3 and self.entries.type == "FasterRCNN"
+        is_of_mmrotate_1 = config.version == 3 and self.entries.type != "GlidingVertex"
         if is_of_mmrotate_1 and not self.roi_head.bbox_head.around_corners:
             raise ValueError(
                 "detect.build: predict_box_type of bbox_head 'GVBBoxHead' must be 'rbox', got none, which means 'qbox' "
