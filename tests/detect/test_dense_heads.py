@@ -338,6 +338,11 @@ def test_peaks_of_centernet(monkeypatch):
             r"use_sigmoid of bbox_head 'GFLHead'\.loss_cls must be True, got False",
         ),
         (
+            "RetinaSepBNHead",
+            {"num_ins": 1},
+            "num_ins of bbox_head 'RetinaSepBNHead' must be at least the number of strides, 2, got",
+        ),
+        (
             "FoveaHead",
             {"base_edge_list": [16]},
             "base_edge_list of bbox_head 'FoveaHead' must have as many elements as strides, 2, got 1",

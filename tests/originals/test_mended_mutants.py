@@ -59,6 +59,7 @@ SOFTMAX = {"type": "CrossEntropyLoss", "use_sigmoid": False}
         ("r3det", ("model", "bbox_head_refine", 1, "frm_cfg", "strides"), [8], REFUSED),
         ("redet", ("model", "data_preprocessor", "std"), [3.0, 4.0, 5.0], TIES),
         ("redet", ("model", "neck", "in_channels"), [17, 32], REFUSED),
+        ("retina_sepbn", ("model", "bbox_head", "num_ins"), 6, EFFECT),
         ("retinanet", (*PIPELINE, 1, "keep_ratio"), None, EFFECT),
         ("rpn", ("model", "rpn_head", "num_convs"), 0, NO_EFFECT),
         ("rotated_retinanet", (*PIPELINE, 1, "keep_ratio"), REMOVED, REFUSED),

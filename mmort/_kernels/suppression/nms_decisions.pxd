@@ -192,7 +192,7 @@ cdef inline int suppress_by_grid(mmk_call *call, Grid *grid, ptrdiff_t max_kept,
     `memory` has grid_size(type) bytes per box, aligned for a number.  `choose_levels` was called for this range.
     Returns -1 if the call is stopped.
     """
-    fill_grid(call, grid, memory)
+    fill_grid(call, grid, False, memory)
     if not grid.by_score:
         _keep_by_plane(call, grid)
     elif grid.type == MMK_FLOAT32:

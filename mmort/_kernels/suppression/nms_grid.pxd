@@ -36,7 +36,7 @@ cdef enum:
     NO_BUCKET = 0xFFFFFFFF  # key of a box that is not in the grid
 
 cdef enum:  # the sample by which levels are chosen
-    BOXES_PER_SAMPLED = 16  # twice as many of MIN_BY_PLANE boxes and more
+    BOXES_PER_SAMPLED = 16  # twice as many of MIN_LARGE boxes and more
     MIN_SAMPLE = 128
     MAX_LOOKUPS = 128
     SIDES = 64  # by which the usual ones are judged
@@ -45,7 +45,9 @@ cdef enum:  # the sample by which levels are chosen
 cdef enum:
     MAX_IRREGULAR = 64  # boxes, from which on the order of scores, which compares in vectors, is faster
     MAX_SUPPRESSED = 1  # boxes by a box, up to which the order of the plane can be faster
-    MIN_BY_PLANE = 65536  # boxes of float32, which no longer fit the second-level cache, unless threads divide them
+    BOXES_PER_ASKED = 64  # to judge that
+    MAX_ASKED = 64
+    MIN_LARGE = 65536  # boxes of float32, which no longer fit the second-level cache
 
 cdef enum:  # picoseconds: nms, scenes of benchmarks/scenes.py
     RANGE_COST = 12000  # of a look-up
@@ -386,12 +388,9 @@ cdef inline void _gather_range(mmk_call *call, void *argument, int64_t begin, in
             grid.states[i] = OPEN
 
 
-cdef inline void fill_grid(mmk_call *call, Grid *grid, char *memory) noexcept nogil:
-    """Fills the grid with the boxes of ranks [begin, end) that are not flagged."""
-    grid.step = 1
-    _sort_table(call, grid, memory)
-    grid.by_score |= grid.entries - grid.regular > MAX_IRREGULAR
-    mmk_parallel(call, grid.entries, 1e-3 * GATHER_COST, _gather_range, grid)
+cdef inline bint _is_large(const Grid *grid) noexcept nogil:
+    """Returns whether the planes do not fit the second-level cache."""
+    return (grid.end - grid.begin) * element_size(grid.type) >= MIN_LARGE * sizeof(float)
 
 
 # ---- look-ups --------------------------------------------------------------------------------------------------------
@@ -485,6 +484,54 @@ cdef inline bint next_range(const Grid *grid, Lookup *lookup, ptrdiff_t *begin, 
     return True
 
 
+# ---- filling the grid ------------------------------------------------------------------------------------------------
+
+cdef inline bint _suppress_many(const Grid *grid, const real *planes) noexcept nogil:
+    """Returns whether a box suppresses more than MAX_SUPPRESSED others, judged by some."""
+    cdef ptrdiff_t asked = min(<ptrdiff_t>MAX_ASKED, grid.regular // BOXES_PER_ASKED + 1), i, k, a, b
+    cdef ptrdiff_t begin = 0, end = 0, stride = grid.stride, hits = 0
+    cdef real common
+    cdef Lookup lookup
+    for i in range(min(asked, grid.regular)):
+        a = grid.ranks[i * grid.regular // asked]
+        lookup = look_up(grid, planes, a, True)
+        while next_range(grid, &lookup, &begin, &end):
+            for k in range(begin, end):
+                b = grid.ranks[k]
+                common = intersection(planes[a], planes[stride + a], planes[2 * stride + a], planes[3 * stride + a],
+                                      planes[b], planes[stride + b], planes[2 * stride + b], planes[3 * stride + b],
+                                      <real>grid.offset)
+                hits += (common > 0 and iou_of(common, planes[4 * stride + a], planes[4 * stride + b])
+                         > <real>grid.threshold)
+            if hits > (1 + MAX_SUPPRESSED) * asked:  # each meets itself, too
+                return True
+    return False
+
+
+cdef inline bint _by_score(const mmk_call *call, const Grid *grid) noexcept nogil:
+    """Returns whether the order of scores seems to be faster than that of the plane, by all boxes of the grid.
+
+    A sample would not do: one box in so many of a regular pattern has none of its neighbours.
+    """
+    cdef bint is_divided = call.max_chunks > 1 and not call.is_split  # among threads
+    if not (is_divided or _is_large(grid)) or grid.entries - grid.regular > MAX_IRREGULAR:
+        return True
+    if grid.type == MMK_FLOAT32:
+        return _suppress_many(grid, <const float *>grid.by_rank)
+    return _suppress_many(grid, <const double *>grid.by_rank)
+
+
+cdef inline void fill_grid(mmk_call *call, Grid *grid, bint by_score, char *memory) noexcept nogil:
+    """Fills the grid with the boxes of ranks [begin, end) that are not flagged, and chooses the order of visits.
+
+    If `by_score` is true, it is that of scores; else it is the one that seems to be faster.
+    """
+    grid.step = 1
+    _sort_table(call, grid, memory)
+    grid.by_score = by_score or _by_score(call, grid)
+    mmk_parallel(call, grid.entries, 1e-3 * GATHER_COST, _gather_range, grid)
+
+
 # ---- choosing levels -------------------------------------------------------------------------------------------------
 
 cdef inline ptrdiff_t _lookups(const Grid *grid) noexcept nogil:
@@ -510,26 +557,6 @@ cdef inline _Cost _measure_sample(const Grid *grid, const real *planes) noexcept
     cost.ranges = <double>RANGE_COST * ranges / max(lookups, <ptrdiff_t>1)
     cost.candidates = <double>CANDIDATE_COST * grid.step * candidates / max(lookups, <ptrdiff_t>1)
     return cost
-
-
-cdef inline double _count_suppressed(const Grid *grid, const real *planes) noexcept nogil:
-    """Returns how many boxes a box suppresses, judged by some in a grid of a sample."""
-    cdef ptrdiff_t lookups = _lookups(grid), i, k, a, b, begin = 0, end = 0, stride = grid.stride
-    cdef int64_t hits = -lookups  # each box meets itself
-    cdef real common
-    cdef Lookup lookup
-    for i in range(lookups):
-        a = grid.ranks[i * grid.regular // lookups]
-        lookup = look_up(grid, planes, a, True)
-        while next_range(grid, &lookup, &begin, &end):
-            for k in range(begin, end):
-                b = grid.ranks[k]
-                common = intersection(planes[a], planes[stride + a], planes[2 * stride + a], planes[3 * stride + a],
-                                      planes[b], planes[stride + b], planes[2 * stride + b], planes[3 * stride + b],
-                                      <real>grid.offset)
-                hits += (common > 0 and iou_of(common, planes[4 * stride + a], planes[4 * stride + b])
-                         > <real>grid.threshold)
-    return <double>grid.step * hits / max(lookups, <ptrdiff_t>1)
 
 
 cdef inline double _scale(double largest, double usual) noexcept nogil:
@@ -571,14 +598,13 @@ cdef inline void _set_scales(mmk_call *call, Grid *grid, const real *planes) noe
 
 
 cdef inline void choose_levels(mmk_call *call, Grid *grid, char *memory) noexcept nogil:
-    """Chooses how many powers of two a level spans, how large cells are, and the order in which boxes are visited.
+    """Chooses how many powers of two a level spans, and how large cells are.
 
     All inputs of `fill_grid` are set but what belongs to the levels.
     """
     cdef double best = INFINITY
     cdef ptrdiff_t count = grid.end - grid.begin
-    cdef bint is_large = count * element_size(grid.type) >= MIN_BY_PLANE * sizeof(float)
-    cdef bint is_divided = call.max_chunks > 1 and not call.is_split  # among threads
+    cdef bint is_large = _is_large(grid)
     cdef int detail, chosen = 0
     cdef _Cost cost
     grid.bound = min(grid.threshold, 1.0) * 0.999
@@ -601,10 +627,4 @@ cdef inline void choose_levels(mmk_call *call, Grid *grid, char *memory) noexcep
             chosen = detail
         if cost.candidates < cost.ranges:  # ranges would be more
             break
-    grid.by_score = True
-    if is_divided or is_large:  # all levels have the same pairs that overlap enough
-        if grid.type == MMK_FLOAT32:
-            grid.by_score = _count_suppressed(grid, <const float *>grid.by_rank) > MAX_SUPPRESSED
-        else:
-            grid.by_score = _count_suppressed(grid, <const double *>grid.by_rank) > MAX_SUPPRESSED
     set_levels(grid, chosen)

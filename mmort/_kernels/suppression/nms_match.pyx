@@ -151,8 +151,7 @@ cdef void _match_by_grid(mmk_call *call, Grid *grid, char *memory, real threshol
     cdef int32_t *taken = grid.flags
     cdef const mmk_item *sorted_hits
     choose_levels(call, grid, memory)
-    grid.by_score = True  # visited in the order of scores
-    fill_grid(call, grid, memory)
+    fill_grid(call, grid, True, memory)
     for rank in range(grid.begin, grid.end):
         if taken[rank]:
             continue

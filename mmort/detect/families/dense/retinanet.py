@@ -122,6 +122,12 @@ class RetinaSepBNHead(RetinaHead):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)
+        levels = len(self.priors.strides)
+        if entries.num_ins < levels:
+            raise ValueError(
+                f"detect.build: num_ins of bbox_head 'RetinaSepBNHead' must be at least the number of strides, "
+                f"{levels}, got {entries.num_ins}"
+            )
         self.cls_convs, self.reg_convs = (
             shared_towers(
                 entries.num_ins,
@@ -135,8 +141,8 @@ class RetinaSepBNHead(RetinaHead):
         )
 
     def forward(self, features: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        logits = [self.retina_cls(convs(x)) for convs, x in zip(self.cls_convs, features, strict=True)]
-        deltas = [self.retina_reg(convs(x)) for convs, x in zip(self.reg_convs, features, strict=True)]
+        logits = [self.retina_cls(self.cls_convs[level](x)) for level, x in enumerate(features)]
+        deltas = [self.retina_reg(self.reg_convs[level](x)) for level, x in enumerate(features)]
         return (*logits, *deltas)
 
 
