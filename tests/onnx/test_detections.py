@@ -64,6 +64,19 @@ def test_missing_and_extra():
     assert row.extra == 4
 
 
+def test_scores_that_are_zero_to_a_sigmoid():
+    """A threshold of 0 keeps a score of 1e-9, which is 0 in ONNX Runtime."""
+    small = np.float32([0.9, 0.8, 1e-9, 1e-7])
+    (row,) = compare(outputs([0, 1], scores=small), outputs(scores=small))
+    assert (row.matched, row.ties, row.missing, row.extra, row.ok) == (2, 2, 0, 0, True)
+    (row,) = compare(outputs(scores=small), outputs([0, 1], scores=small))
+    assert (row.matched, row.ties, row.missing, row.extra, row.ok) == (2, 2, 0, 0, True)
+    for score in (2e-7, np.nan):
+        larger = np.float32([0.9, 0.8, 1e-9, score])
+        (row,) = compare(outputs([0, 1], scores=larger), outputs(scores=larger))
+        assert (row.matched, row.ties, row.missing) == (2, 1, 1)
+
+
 def test_each_detection_is_matched_once():
     (row,) = compare(outputs([0]), outputs([0, 0]))
     assert (row.matched, row.missing, row.extra) == (1, 1, 0)

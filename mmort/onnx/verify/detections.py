@@ -39,6 +39,11 @@ MAX_OF_ROUNDING, MAX_WIDENING = 8, 50
 times its tolerances."""
 
 
+MIN_SCORE = 2**-23
+"""ONNX Runtime's sigmoid is off by as much as 2**-24, and 0 below -18: where a detector's threshold is 0, it may drop
+detections with scores below this that torch keeps."""
+
+
 Rows = list[NDArray[Any]]
 """Boxes with scores (K, 5 or 6), labels (K,), and perhaps masks (K, h, w), of the detections in an image."""
 
@@ -68,7 +73,8 @@ class DetectionRow:
     """The number of expected detections."""
     matched: int
     ties: int
-    """The number of detections that differ because scores are equal; they are neither missing nor extra."""
+    """The number of detections that differ because scores are equal, to each other or to 0; they are neither missing
+    nor extra."""
     missing: int
     """The number of expected detections without a match."""
     extra: int
@@ -199,14 +205,16 @@ def _with_masks_of_ties(outputs: Outputs, rows: Sequence[DetectionRow]) -> list[
     dets, labels, masks = outputs.actual
     assert outputs.reference.candidates
     assert outputs.reference.reselected
-    tied = [row.image for row in rows if row.ties]
+    tied = []
     indices = np.full(labels.shape, -1)
-    for image in tied:
+    for image in [row.image for row in rows if row.ties]:
         candidates, used = outputs.reference.candidates[image], labels[image] >= 0
         kept = match_within(
             candidates.dets, candidates.labels, dets[image][used], labels[image][used], outputs.tolerances
         )
-        indices[image][used] = candidates.indices[kept]
+        if (kept >= 0).all():  # otherwise scores are equal to 0, and the file has no other detections
+            indices[image][used] = candidates.indices[kept]
+            tied.append(image)
     expected_masks = outputs.reference.reselected(dets, labels, indices)[2]
     compared = list(rows)
     for image in tied:
@@ -377,7 +385,9 @@ def _compare_with(outputs: Outputs, image: int, expected: Rows) -> DetectionRow:
     if overlaps.min(initial=1) < mask_limit and tolerances.by_rounding:
         mask_limits = _mask_limits(outputs, image, expected)[matched]
         mask_limit = float(max(mask_limits[overlaps < mask_limits], default=mask_limits.min()))
-    missing, extra = len(expected_dets) - len(matched), len(dets) - len(matched)
+    unmatched_scores = expected_dets[matches < 0, -1], np.delete(dets[:, -1], matches[matched])
+    near_zero = [int((scores < MIN_SCORE).sum()) for scores in unmatched_scores]
+    missing, extra = (len(scores) - count for scores, count in zip(unmatched_scores, near_zero, strict=True))
     ties = 0
     if missing or extra:
         if candidates is not None:
@@ -393,7 +403,7 @@ def _compare_with(outputs: Outputs, image: int, expected: Rows) -> DetectionRow:
         image,
         detections=len(expected_dets),
         matched=len(matched),
-        ties=ties,
+        ties=ties + max(near_zero),
         missing=max(0, missing - ties),
         extra=max(0, extra - ties),
         max_box_diff=float(max(box_differences, default=0)),
