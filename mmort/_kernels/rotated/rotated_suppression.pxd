@@ -243,7 +243,7 @@ cdef inline ptrdiff_t suppress(mmk_call *call, const Rectangle *rectangles, cons
         _keep(kept, number, box, boxes[i])
         number += 1
         # At low thresholds more cells are looked up for each of the boxes that are left.
-        if number == GRID_MIN_KEPT and 2 * threshold * <real>(count - i) > GRID_MIN_KEPT:
+        if number == GRID_MIN_KEPT and 3 * threshold * <real>(count - i) > GRID_MIN_KEPT:
             grid = empty_grid(kept.grid, rectangles, boxes, count, threshold)
             has_grid = _fill_grid(&grid, kept, 0, number)
         elif has_grid:

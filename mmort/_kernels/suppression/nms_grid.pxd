@@ -47,7 +47,7 @@ cdef enum:
     MAX_SUPPRESSED = 1  # boxes by a box, up to which the order of the plane can be faster
     BOXES_PER_ASKED = 64  # to judge that
     MAX_ASKED = 64
-    MIN_LARGE = 65536  # boxes of float32, which no longer fit the second-level cache
+    MIN_LARGE = 32768  # boxes of float32, which no longer fit the second-level cache
 
 cdef enum:  # picoseconds: nms, scenes of benchmarks/scenes.py
     RANGE_COST = 12000  # of a look-up
