@@ -143,6 +143,42 @@ def test_single_numbers(finest, limited, problems, tmp_path):
     assert [row.problem for row in rows] == problems
 
 
+FILLED = """
+<ir_version: 8, opset_import: ["" : 18]>
+graph (float[N, 4] x) => (float[N, 4] y) <float zero = {0}, float number = {NUMBER}>
+{
+  positive = Greater (x, zero)
+  y = Where (positive, x, number)
+}
+"""
+
+
+class Filled(torch.nn.Module):
+    """Positive numbers, and zeros or small ones in the place of others."""
+
+    def __init__(self, number):
+        super().__init__()
+        self.number = number
+
+    def forward(self, x):
+        return torch.where(x > 0, x, self.number)
+
+
+@pytest.mark.parametrize(
+    ("number", "of_file", "problems"),
+    [
+        (0.0, "0", []),
+        (0.0, "0.00002", ["Where y computes with 2e-05, torch with 0"]),
+        (2e-5, "0.00002", []),
+        (0.0, "0.5", []),  # another number, which an exporter computes
+    ],
+)
+def test_small_numbers_in_the_place_of_others(number, of_file, problems, tmp_path):
+    onnx.save(onnx.parser.parse_model(FILLED.replace("NUMBER", of_file)), tmp_path / "model.onnx")
+    rows = compare_constants(tmp_path / "model.onnx", Filled(number), (torch.randn(2, 4),))
+    assert [row.problem for row in rows] == problems
+
+
 SIZE = """
 <ir_version: 8, opset_import: ["" : 18]>
 graph (float[N, C] x) => (float[N, C] y)

@@ -95,9 +95,9 @@ def compare_constants(draft: Path, module: nn.Module, args: Sequence[Tensor]) ->
         if counts[limit] + max(computed, 0) < len(tensors)
     ]
     problems += [
-        f"{name} computes with {number:g}, torch with {nearest:g}"
-        for name, number in _single_numbers(graph, constants)
-        if (nearest := run.nearly(number)) is not None
+        f"{node.op_type} {node.output[0]} computes with {number:g}, torch with {nearest:g}"
+        for node, number in _single_numbers(graph, constants)
+        if (nearest := run.nearly(number, to_zero=node.op_type == "Where")) is not None
     ]
     problems += [f"the constant {name} is not torch's" for name in _wrong_pairs(constants, module.state_dict())]
     problems += [*run.problems.values(), *run.attributes.problems(graph.node)]
@@ -192,13 +192,18 @@ class _Run:
                 if not any(torch.equal(tensor, other) for other in tensors):
                     tensors.append(tensor)
 
-    def nearly(self, number: float) -> float | None:
-        """Return the number of the module that another one nearly is, if it is none of them."""
+    def nearly(self, number: float, *, to_zero: bool) -> float | None:
+        """Return the number of the module that another one nearly is, if it is none of them.
+
+        Few numbers that are small are meant to be 0; those in the place of other numbers are.
+        """
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             ratios = number / self._known
-            if (np.abs(ratios - 1) <= TOLERANCE).any():
+            if number == 0 or (np.abs(ratios - 1) <= TOLERANCE).any():
                 return None
             near = self._known[(ratios > 1 / MAX_RATIO) & (ratios < MAX_RATIO)]
+        if to_zero and not near.size and abs(number) < MAX_RATIO - 1:
+            return 0.0
         return float(near[0]) if near.size else None
 
     def _see_folded(self, arguments: Mapping[str, Any]) -> None:
@@ -307,10 +312,12 @@ def _count_computed_limits(graph: onnx.GraphProto, constants: Mapping[str, NDArr
     return sum(len({*node.input} - {""} - constants.keys()) > 1 for node in nodes)
 
 
-def _single_numbers(graph: onnx.GraphProto, constants: Mapping[str, NDArray[Any]]) -> Iterator[tuple[str, float]]:
-    """Yield the names of a graph's nodes, but for clips, and the single floating-point numbers that they get."""
+def _single_numbers(
+    graph: onnx.GraphProto, constants: Mapping[str, NDArray[Any]]
+) -> Iterator[tuple[onnx.NodeProto, float]]:
+    """Yield a graph's nodes, but for clips, and the single floating-point numbers that they get."""
     for node in graph.node:
         for name in node.input if node.op_type not in CLIPS else ():
             number = constants.get(name)
             if number is not None and number.size == 1 and number.dtype == np.float32 and np.isfinite(number).all():
-                yield f"{node.op_type} {node.output[0]}", number.item()
+                yield node, number.item()
