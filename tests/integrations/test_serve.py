@@ -38,6 +38,7 @@ def port():
     patch.setenv("PYTHONPATH", str(EXAMPLE))  # of the replicas
     for name, value in {"MODEL": str(MODEL), "SCORE_THRESHOLD": "0.3", "REPLICAS": "2"}.items():
         patch.setenv(name, value)
+    patch.setenv("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "60")  # Ray kills a proxy that takes five seconds to start
     import ray_serve
 
     with socket.socket() as probe:
