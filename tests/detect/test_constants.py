@@ -154,7 +154,7 @@ graph (float[N, 4] x) => (float[N, 4] y) <float zero = {0}, float number = {NUMB
 
 
 class Filled(torch.nn.Module):
-    """Positive numbers, and zeros or small ones in the place of others."""
+    """Positive numbers; the others are replaced by a constant."""
 
     def __init__(self, number):
         super().__init__()
@@ -173,7 +173,7 @@ class Filled(torch.nn.Module):
         (0.0, "0.5", []),  # another number, which an exporter computes
     ],
 )
-def test_small_numbers_in_the_place_of_others(number, of_file, problems, tmp_path):
+def test_small_numbers_that_replace_others(number, of_file, problems, tmp_path):
     onnx.save(onnx.parser.parse_model(FILLED.replace("NUMBER", of_file)), tmp_path / "model.onnx")
     rows = compare_constants(tmp_path / "model.onnx", Filled(number), (torch.randn(2, 4),))
     assert [row.problem for row in rows] == problems

@@ -195,7 +195,7 @@ class _Run:
     def nearly(self, number: float, *, to_zero: bool) -> float | None:
         """Return the number of the module that another one nearly is, if it is none of them.
 
-        Few numbers that are small are meant to be 0; those in the place of other numbers are.
+        A small number counts as nearly 0 only if `to_zero` is true, as elsewhere it is usually meant to be small.
         """
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             ratios = number / self._known
