@@ -43,6 +43,31 @@ def test_numbers_of_images(reduce, problems, tmp_path):
     assert not rows
 
 
+AREAS = """
+<ir_version: 8, opset_import: ["" : 18]>
+graph (float[2, C, 3] x) => (float[2, C] areas)
+  <int64[1] last = {-1}, float one = {1}>
+{
+  sides = SIDES (x, one)
+  areas = ReduceProd <keepdims = 0> (sides, last)
+}
+"""
+
+
+class Areas(torch.nn.Module):
+    """The products of rows."""
+
+    def forward(self, x):
+        return (x - 1).prod(-1)
+
+
+@pytest.mark.parametrize(("sides", "problems"), [("Sub", []), ("Add", ["areas is [ 75. 213.], which torch's is not"])])
+def test_products(sides, problems, tmp_path):
+    onnx.save(onnx.parser.parse_model(AREAS.replace("SIDES", sides)), tmp_path / "model.onnx")
+    rows = compare_extremes(tmp_path / "model.onnx", Areas(), (X,))
+    assert [row.problem for row in rows] == problems
+
+
 def test_rounding(tmp_path):
     model = onnx.parser.parse_model(FILE.replace("REDUCE", "ReduceMax"))
     onnx.save(model, tmp_path / "model.onnx")

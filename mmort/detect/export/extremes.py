@@ -1,7 +1,8 @@
-"""The largest and smallest numbers of whole images, compared with torch's: few images show them in what is detected.
+"""The largest and smallest numbers of images, and their products, compared with torch's: few detections show them.
 
 Rotated boxes of neighbouring classes are shifted apart by the largest side, for instance, and with a smaller one they
-meet only where boxes of two classes lie at opposite edges.
+meet only where boxes of two classes lie at opposite edges.  Products are areas: a pair of corners is dropped if one is
+too large a part of another, which is seldom so.
 """
 
 from __future__ import annotations
@@ -22,15 +23,22 @@ from mmort.onnx.verify.operator_calls import Intercepted
 from mmort.onnx.verify.report import Row
 from mmort.onnx.verify.values import leaves, shapes_text
 
-REDUCTIONS = "ReduceMax", "ReduceMin"
-CALLS = torch.ops.aten.amax, torch.ops.aten.amin, torch.ops.aten.max, torch.ops.aten.min
+EXTREME, PRODUCT = "largest or smallest", "product"
+REDUCTIONS = {"ReduceMax": EXTREME, "ReduceMin": EXTREME, "ReduceProd": PRODUCT}
+CALLS = {
+    **dict.fromkeys((torch.ops.aten.amax, torch.ops.aten.amin, torch.ops.aten.max, torch.ops.aten.min), EXTREME),
+    torch.ops.aten.prod: PRODUCT,
+}
+"""What becomes such reductions."""
 
 TOLERANCE = 0.01
 """How far numbers may be apart, as a share: more than rounding, and less than to other numbers."""
 
 
 def compare_extremes(draft: Path, module: nn.Module, args: Sequence[Tensor]) -> list[Row]:
-    """Return a row for each reduction of a file to a number for each image that no call of a module has as its result.
+    """Return a row for each reduction of a file that no call of a module has as its result.
+
+    Compared are the largest and smallest numbers of each image, and the mean magnitude of its products.
 
     Parameters
     ----------
@@ -40,28 +48,32 @@ def compare_extremes(draft: Path, module: nn.Module, args: Sequence[Tensor]) -> 
     args : tuple of Tensor
         Of a call of the module; the first has a row for each image.
     """
-    names = [node.output[0] for node in files.load(draft).graph.node if node.op_type in REDUCTIONS]
-    if not names:
+    nodes = [node for node in files.load(draft).graph.node if node.op_type in REDUCTIONS]
+    if not nodes:
         return []
-    tensors = run_tensors(draft, names, args)
+    tensors = run_tensors(draft, [node.output[0] for node in nodes], args)
     images = len(args[0])
-    expected = [result for result in _results(module, args) if result.size == images]
-    return [
-        refusal(shapes_text(args), f"{name} is {np.array2string(tensor, precision=6)}, which torch's is not")
-        for name, tensor in tensors.items()
-        if tensor.size == images and tensor.dtype == np.float32
-        if expected and not any(_are_close(tensor, result) for result in expected)
-    ]
+    expected = _results(module, args)
+    rows: list[Row] = []
+    for node in nodes:
+        name, kind = node.output[0], REDUCTIONS[node.op_type]
+        numbers = _of_images(tensors[name], images, kind)
+        results = [_of_images(result, images, kind) for result in expected[kind]]
+        comparable = [result for result in results if result is not None]
+        if numbers is not None and comparable and not any(_are_close(numbers, result) for result in comparable):
+            text = np.array2string(numbers, precision=6)
+            rows.append(refusal(shapes_text(args), f"{name} is {text}, which torch's is not"))
+    return rows
 
 
-def _results(module: nn.Module, args: Sequence[Tensor]) -> list[NDArray[Any]]:
-    """Return the results of the calls that become such reductions."""
-    results: list[NDArray[Any]] = []
+def _results(module: nn.Module, args: Sequence[Tensor]) -> dict[str, list[NDArray[Any]]]:
+    """Return the results of the calls that become such reductions, by what they are."""
+    results: dict[str, list[NDArray[Any]]] = {EXTREME: [], PRODUCT: []}
 
     def call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         result = func(*args, **kwargs)
-        if func.overloadpacket in CALLS:
-            results.extend(tensor.detach().numpy() for tensor in leaves(result) if tensor.is_floating_point())
+        if kind := CALLS.get(func.overloadpacket):
+            results[kind].extend(tensor.detach().numpy() for tensor in leaves(result))
         return result
 
     with torch.no_grad(), Intercepted(call):
@@ -69,5 +81,16 @@ def _results(module: nn.Module, args: Sequence[Tensor]) -> list[NDArray[Any]]:
     return results
 
 
-def _are_close(tensor: NDArray[Any], result: NDArray[Any]) -> bool:
-    return np.allclose(tensor.ravel(), result.ravel(), rtol=TOLERANCE, atol=0, equal_nan=True)
+def _of_images(array: NDArray[Any], images: int, kind: str) -> NDArray[Any] | None:
+    """Return the number of each image that is compared, or None if an array has none."""
+    if array.dtype.kind != "f" or array.size == 0 or array.size % images:
+        return None
+    if kind == PRODUCT:
+        with np.errstate(invalid="ignore", over="ignore"):
+            means: NDArray[Any] = np.abs(array.reshape(images, -1)).mean(1)
+        return means
+    return array.ravel() if array.size == images else None
+
+
+def _are_close(numbers: NDArray[Any], result: NDArray[Any]) -> bool:
+    return np.allclose(numbers, result, rtol=TOLERANCE, atol=0, equal_nan=True)
