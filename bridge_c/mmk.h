@@ -53,6 +53,7 @@ typedef struct {
     int64_t size; /* the product of the shape */
     int32_t rank;
     int32_t type;
+    int32_t channels_last; /* whether the data is [N, H, W, C]: only where the row allows it (operators.h) */
 } mmk_tensor;
 
 typedef union {

@@ -26,6 +26,7 @@ cdef extern from "mmk.h" nogil:
         int64_t size
         int32_t rank
         int32_t type
+        int32_t channels_last
 
     ctypedef union mmk_attribute:
         int64_t i

@@ -16,9 +16,12 @@ cdef extern from "numpy/arrayobject.h":
     int import_array "_import_array"() except -1
     bint PyArray_CheckExact(object value)
     bint PyArray_ISCARRAY_RO(PyArrayObject *array)  # dense, in C order, aligned, and in the machine's byte order
+    bint PyArray_ISBEHAVED_RO(PyArrayObject *array)  # aligned, and in the machine's byte order
     int PyArray_TYPE(PyArrayObject *array)
     int PyArray_NDIM(PyArrayObject *array)
     npy_intp PyArray_DIM(PyArrayObject *array, int dimension)
+    npy_intp PyArray_STRIDE(PyArrayObject *array, int dimension)
+    npy_intp PyArray_ITEMSIZE(PyArrayObject *array)
     npy_intp PyArray_SIZE(PyArrayObject *array)
     void *PyArray_DATA(PyArrayObject *array)
     object PyArray_SimpleNew(int rank, npy_intp *shape, int type)

@@ -86,6 +86,7 @@ cdef class _Argument:
     cdef tuple words
     cdef int type  # of a TENSOR: MMK_..., from the row
     cdef int64_t columns  # of a TENSOR of rows, which an empty list may be; else 0
+    cdef bint channels_last  # of a TENSOR: whether it may be so in memory
 
 
 cdef class _Kernel:
@@ -152,6 +153,7 @@ cdef _Kernel _prepared(const OperatorRow *row):
         argument = _Argument()
         argument.name, argument.kind, argument.slot = _name(formal.name), TENSOR, slot
         argument.required, argument.type, argument.words = not formal.optional, formal.type, ()
+        argument.channels_last = formal.channels_last
         dimensions = parse_shape(formal.shape.decode())
         if len(dimensions) == 2 and isinstance(dimensions[1], int):
             argument.columns = dimensions[1]
@@ -269,6 +271,19 @@ cdef struct Job:  # a call in progress
     void *copies  # of inputs
 
 
+cdef bint _is_channels_last(PyArrayObject *array) noexcept:
+    """Return whether [N, C, H, W], of less than 2**30 numbers, are [N, H, W, C] in dense memory, and not both."""
+    cdef npy_intp step = PyArray_ITEMSIZE(array)
+    cdef int axis
+    if PyArray_NDIM(array) != 4 or PyArray_ISCARRAY_RO(array) or PyArray_SIZE(array) >= 1 << 30:
+        return False
+    for axis in (1, 3, 2, 0):
+        if PyArray_DIM(array, axis) != 1 and PyArray_STRIDE(array, axis) != step:
+            return False
+        step *= PyArray_DIM(array, axis)
+    return True
+
+
 cdef int _set_input(mmk_call *c, _Argument argument, object array) except -1:
     """Point an input at an array; return 0 if the array must be converted first."""
     cdef mmk_tensor *tensor = &c.inputs[argument.slot]
@@ -280,7 +295,9 @@ cdef int _set_input(mmk_call *c, _Argument argument, object array) except -1:
         raise ValueError(
             f"{c.name.decode()}: arrays may have up to {MMK_MAX_RANK} dimensions, got {PyArray_NDIM(view)}")
     number = PyArray_TYPE(view)
-    if not (0 <= number <= NPY_DOUBLE and PyArray_ISCARRAY_RO(view)):
+    tensor.channels_last = argument.channels_last and _is_channels_last(view)
+    if not (0 <= number <= NPY_DOUBLE
+            and (PyArray_ISCARRAY_RO(view) or (tensor.channels_last and PyArray_ISBEHAVED_RO(view)))):
         return 0
     tensor.type = _type_of[number]
     tensor.rank = PyArray_NDIM(view)
@@ -323,7 +340,7 @@ cdef tuple _convert_inputs(Job *job, _Kernel kernel, str function):
     Returns the arrays, which must stay alive, and the dtype to convert float32 results to; None: they stay float32.
     """
     cdef _Argument argument
-    cast, floats, arrays = None, {}, {}
+    cast, floats, arrays, moved = None, {}, {}, []
     for argument in kernel.arguments:
         if argument.kind != TENSOR:
             break
@@ -332,6 +349,9 @@ cdef tuple _convert_inputs(Job *job, _Kernel kernel, str function):
             continue
         if argument.columns:
             value = as_rows(value, argument.columns)
+        elif argument.channels_last and PyArray_CheckExact(value) and _is_channels_last(<PyArrayObject *>value):
+            value = value.transpose(0, 2, 3, 1)
+            moved.append(argument.name)
         if argument.type == MMK_INT64:
             arrays[argument.name] = as_integers(function, argument.name, value)
         elif argument.type != MMK_FLOAT32 or kernel.dtypes == DTYPES_FLOAT32:
@@ -343,6 +363,8 @@ cdef tuple _convert_inputs(Job *job, _Kernel kernel, str function):
     if floats:
         converted, cast = as_floating(function, **floats)
         arrays.update(zip(floats, converted))
+    for name in moved:
+        arrays[name] = arrays[name].transpose(0, 3, 1, 2)
     for argument in kernel.arguments:
         if argument.name in arrays:
             _set_input(&job.c, argument, arrays[argument.name])

@@ -14,9 +14,10 @@ enum { MAX_OPERATOR_DOMAINS = 2, MAX_WORDS = 4 };
 typedef struct {
     const char *name;
     const char *shape;
-    int type;     /* MMK_..., in ONNX */
-    int optional; /* may be left out */
-    int copied;   /* before prepare: its values decide about addresses, and another thread may change them */
+    int type;          /* MMK_..., in ONNX */
+    int optional;      /* may be left out */
+    int copied;        /* before prepare: its values decide about addresses, and another thread may change them */
+    int channels_last; /* [N, C, H, W] of less than 2**30 numbers may stay channels-last in memory */
 } Formal;
 
 /* A FLAG is an INT in ONNX and a bool in Python.  A PAIR is an INTS of two numbers, which become the kernel's next two

@@ -9,6 +9,7 @@ cdef extern from "operators.h" nogil:
         const char *shape
         int type
         int optional
+        int channels_last
 
     ctypedef enum AttributeType:
         ATTRIBUTE_INT

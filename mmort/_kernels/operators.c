@@ -73,7 +73,7 @@ const OperatorRow operator_rows[] = {
     {.kernel = "grid_sample",
      .type = "grid_sampler",
      .domains = {"mmcv", "mmdeploy"},
-     .inputs = {{"input", "[N, C, H, W]", MMK_FLOAT32}, {"grid", "[N, OH, OW, 2]", MMK_FLOAT32}},
+     .inputs = {{"input", "[N, C, H, W]", MMK_FLOAT32, .channels_last = 1}, {"grid", "[N, OH, OW, 2]", MMK_FLOAT32}},
      .outputs = {{"output", "[N, C, OH, OW]", MMK_FLOAT32}},
      .attributes = {{.name = "interpolation_mode",
                      .type = ATTRIBUTE_INT,

@@ -27,7 +27,7 @@ def grid_sample(
     Parameters
     ----------
     input : array_like of shape (N, C, H, W)
-        Of any real dtype but bool.
+        Of any real dtype but bool.  What is channels-last in memory is read as it is, without a copy.
     grid : array_like of shape (N, OH, OW, 2)
         x (along W) and y (along H) of each position, from -1 (left, top) to 1 (right, bottom).  Further columns are
         ignored.

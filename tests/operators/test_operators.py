@@ -1,5 +1,7 @@
 """Every case through every front end: what the oracle gives, and the same bits in ONNX Runtime, float16, any layout."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -33,6 +35,11 @@ def scattered(array):
     return wide[::2].T
 
 
+def channels_last(array):
+    """Return the same values, maps with the channels of a pixel side by side in memory, as pictures have them."""
+    return np.ascontiguousarray(array.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2) if array.ndim == 4 else array
+
+
 @pytest.mark.parametrize("case", EXISTING, ids=str)
 def test_numpy_gives_what_the_oracle_gives(case):
     """In both precisions; inputs stay as they are, and results are new arrays."""
@@ -58,11 +65,28 @@ def test_the_same_bits_everywhere(case):
     if front_ends.row_of(case.operator):
         got = front_ends.run_ort(case.operator, case.arrays, case.attributes)
         assert_same(got, front_ends.node_outputs(case.operator, results), f"{case} in ONNX Runtime")
-    assert_same(run(case, tuple(map(scattered, case.arrays))), results, f"{case} in scattered memory")
+    for layout in (scattered, channels_last):
+        assert_same(run(case, tuple(map(layout, case.arrays))), results, f"{case} in {layout.__name__} memory")
     if str(case) in FLOATING:
         halves = cast(case.arrays, np.float16)
         wanted = cast(run(case, cast(halves, np.float32)), np.float16)
         assert_same(run(case, halves), wanted, f"{case} in float16")
+        assert_same(run(case, tuple(map(channels_last, halves))), wanted, f"{case} in float16, channels last")
+
+
+@pytest.mark.parametrize("dtypes", [("float32", "float32"), ("float32", ">f4"), ("float64", "float64")])
+def test_channels_last_maps_are_not_copied(dtypes, rng):
+    """Of a large map, two positions read a few pixels."""
+    maps = channels_last(rng.standard_normal((1, 16, 100, 100)).astype(dtypes[0]))
+    grid = rng.uniform(-1, 1, (1, 1, 2, 2)).astype(dtypes[1])
+    mmort.grid_sample(maps, grid)  # numpy imports modules in the first call
+    tracemalloc.start()
+    try:
+        mmort.grid_sample(maps, grid)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < maps.nbytes / 10
 
 
 def test_scattered_arrays_are_equal():

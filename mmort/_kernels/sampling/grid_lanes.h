@@ -17,10 +17,10 @@ typedef struct {
 typedef struct {
     MmkGridAxis x, y;
     float shift;
-    int32_t stride; /* pixels from one row to the next */
+    int32_t stride, step; /* numbers from one row, and from one pixel, to the next */
 } MmkGridMap;
 
-/* Planes that are read at the same positions, `size` pixels apart, and their results, `line` apart. */
+/* Planes that are read at the same positions, `size` numbers apart, and their results, `line` apart. */
 typedef struct {
     const float *x;
     ptrdiff_t size, count;

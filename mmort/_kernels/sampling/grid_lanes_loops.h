@@ -32,6 +32,7 @@ static inline TARGET void NAME(read_positions)(const MmkGridMap *map, const floa
 }
 
 static inline TARGET INTS NAME(index)(const MmkGridMap *map, INTS row, INTS column) {
+    if (map->step > 1) column = OP(mullo_epi32)(column, OP(set1_epi32)(map->step));
     return OP(add_epi32)(OP(mullo_epi32)(row, OP(set1_epi32)(map->stride)), column);
 }
 

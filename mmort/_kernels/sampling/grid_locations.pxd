@@ -1,4 +1,4 @@
-"""grid_sample: converts a tile of positions to pixel indices and weights.
+"""grid_sample: converts a tile of positions to weights and the indices of pixels: where their first channels are.
 
 The coordinates of a tile are converted axis by axis, in vectors.  Every step is MMCV's arithmetic in its written order.
 A weight of -1, or a pixel index outside the map, marks a pixel that must not be read.
@@ -23,6 +23,7 @@ cdef extern from "grid_lanes.h" nogil:
         MmkGridAxis y
         float shift
         int32_t stride
+        int32_t step
 
 cdef enum:  # interpolation modes
     BILINEAR
@@ -44,10 +45,11 @@ ctypedef struct Geometry:
     ptrdiff_t height
     ptrdiff_t width
     ptrdiff_t columns  # of the grid
-    ptrdiff_t stride   # pixels from one row to the next
-    ptrdiff_t right    # pixels to the right neighbour; 0 if there is one column only
-    ptrdiff_t below    # pixels to the neighbour below; 0 if there is one row only
-    ptrdiff_t vectors  # of adjacent channels: 1 in a copy
+    ptrdiff_t stride   # numbers from one row to the next
+    ptrdiff_t step     # numbers from one pixel to the next: 1 in a plane
+    ptrdiff_t right    # numbers to the right neighbour; 0 if there is one column only
+    ptrdiff_t below    # numbers to the neighbour below; 0 if there is one row only
+    ptrdiff_t vectors  # of LANES channels: 1
     int64_t mode
     int64_t padding_mode
     bint align_corners
@@ -256,14 +258,15 @@ cdef inline simd_void _locate_nearest(const Geometry *g, const real *grid, ptrdi
     cdef real[TILE] x
     cdef real[TILE] y
     cdef ptrdiff_t p
-    cdef int32_t column, row, width = <int32_t>g.width, height = <int32_t>g.height, stride = <int32_t>g.stride
+    cdef int32_t column, row, width = <int32_t>g.width, height = <int32_t>g.height
+    cdef int32_t stride = <int32_t>g.stride, step = <int32_t>g.step
     live[0] = _read_positions(g, grid, count, x, y)
     if not live[0]:
         return
     for p in range(count):
         column = <int32_t>_round(x[p])
         row = <int32_t>_round(y[p])
-        pixels[p] = row * stride + column if (
+        pixels[p] = row * stride + column * step if (
             (column >= 0) & (column < width) & (row >= 0) & (row < height)) else -1
 
 
@@ -279,14 +282,14 @@ cdef inline simd_void _locate_bilinear(const Geometry *g, const real *grid, ptrd
     cdef int32_t[TILE] column
     cdef int32_t[TILE] row
     cdef ptrdiff_t p
-    cdef int32_t stride = <int32_t>g.stride
+    cdef int32_t stride = <int32_t>g.stride, step = <int32_t>g.step
     live[0] = _read_positions(g, grid, count, x, y)
     if not live[0]:
         return
     _linear_axis(x, g.width, count, column, left, right)
     _linear_axis(y, g.height, count, row, upper, lower)
     for p in range(count):
-        pixels[p] = row[p] * stride + column[p]
+        pixels[p] = row[p] * stride + column[p] * step
         weights[p] = _product(left[p], upper[p])
         weights[TILE + p] = _product(right[p], upper[p])
         weights[2 * TILE + p] = _product(left[p], lower[p])
@@ -295,7 +298,9 @@ cdef inline simd_void _locate_bilinear(const Geometry *g, const real *grid, ptrd
 
 cdef inline simd_void _locate_bicubic(const Geometry *g, const real *grid, ptrdiff_t count, int32_t *columns,
                                       int32_t *rows, real *x_weights, real *y_weights, bint *live) noexcept nogil:
-    """Finds four columns and four rows (times stride) per position, and their weights; width or height: none."""
+    """Finds four columns (times step) and four rows (times stride) per position, and their weights; width or height
+    (times the same): none.
+    """
     cdef real[TILE] x
     cdef real[TILE] y
     # not clamped: here the pixels are padded, and coordinates that are not finite give NaN
@@ -305,7 +310,7 @@ cdef inline simd_void _locate_bicubic(const Geometry *g, const real *grid, ptrdi
         _all_outside(x, y, g.width, count) or _all_outside(y, x, g.height, count))
     if not live[0]:
         return
-    _cubic_axis(x, g.width, g.padding_mode, g.align_corners, 1, count, columns, x_weights)
+    _cubic_axis(x, g.width, g.padding_mode, g.align_corners, <int32_t>g.step, count, columns, x_weights)
     _cubic_axis(y, g.height, g.padding_mode, g.align_corners, <int32_t>g.stride, count, rows, y_weights)
 
 
@@ -322,7 +327,7 @@ cdef inline void _set_axis(const Geometry *g, ptrdiff_t size, MmkGridAxis *axis)
 cdef inline void set_lanes(Geometry *g, bint is_float32) noexcept nogil:
     """Sets whether and how positions are handled in vectors."""
     g.lanes = 0
-    if (not is_float32 or g.mode == BICUBIC or g.columns != 2 or g.mode == BILINEAR and g.width < 2
+    if (not is_float32 or g.mode == BICUBIC or g.columns != 2 or g.mode == BILINEAR and (g.width < 2 or g.step > 1)
             or max(g.width, g.height) > MAX_EXACT):
         return
     g.lanes = grid_lanes()
@@ -330,6 +335,7 @@ cdef inline void set_lanes(Geometry *g, bint is_float32) noexcept nogil:
     _set_axis(g, g.height, &g.map.y)
     g.map.shift = 0 if g.align_corners else <float>0.5
     g.map.stride = <int32_t>g.stride
+    g.map.step = <int32_t>g.step
 
 
 cdef inline simd_void _are_near(const float *grid, ptrdiff_t count, float limit, bint *near) noexcept nogil:

@@ -1,8 +1,8 @@
 """grid_sample: reading the pixels of a tile of positions.
 
-They are read from a plane, or from a copy in which LANES channels are adjacent, so that one vector load does the work
-of LANES scalar ones.  The copy has an additional column and row of zeros, which are read instead of
-pixels that must not be: NaN or infinity there must not spread into a sum.
+They are read from a plane, or where channels are adjacent, as in a copy of LANES of them, so that one vector load does
+the work of LANES scalar ones.  Zeros are read instead of pixels that must not be: NaN or infinity there must not
+spread into a sum.
 """
 from libc.stdint cimport int32_t
 from libc.string cimport memcpy, memset
@@ -10,6 +10,7 @@ from libc.string cimport memcpy, memset
 from element_types cimport real
 from mmk cimport *
 from mmort._kernels.sampling.grid_locations cimport TILE, Geometry, MmkGridMap
+from mmort._kernels.shared.transposition cimport transpose
 
 cdef extern from "grid_lanes.h" nogil:
     ctypedef struct MmkPlanes:
@@ -28,7 +29,7 @@ cdef extern from "grid_lanes.h" nogil:
                                const float *weights, ptrdiff_t line, ptrdiff_t count) noexcept
 
 cdef enum:
-    LANES = 8  # adjacent channels in the copy
+    LANES = 8  # adjacent channels that are read together
 
 
 # ---- from planes -----------------------------------------------------------------------------------------------------
@@ -73,7 +74,8 @@ cdef inline simd_void bicubic_from_plane(const real *plane, const Geometry *g, c
                                          ptrdiff_t count, real *y) noexcept nogil:
     cdef real[4 * TILE] sums  # of the columns
     cdef real[TILE] line
-    cdef ptrdiff_t p, tap, width = g.width, end = g.height * g.width
+    cdef ptrdiff_t p, tap, stride = g.stride, width = g.width * g.step, end = g.height * stride
+    cdef bint adjacent = g.step == 1
     cdef const real *a
     cdef const real *b
     cdef const real *c
@@ -88,11 +90,11 @@ cdef inline simd_void bicubic_from_plane(const real *plane, const Geometry *g, c
         w1 = y_weights[4 * p + 1]
         w2 = y_weights[4 * p + 2]
         w3 = y_weights[4 * p + 3]
-        if j[3] - j[0] == 3 and j[3] < width and i[3] - i[0] == 3 * width and i[3] < end:  # in their natural order
-            a = plane + i[0] + j[0]
-            b = a + width
-            c = b + width
-            d = c + width
+        if adjacent and j[3] - j[0] == 3 and j[3] < width and i[3] - i[0] == 3 * stride and i[3] < end:
+            a = plane + i[0] + j[0]  # in their natural order
+            b = a + stride
+            c = b + stride
+            d = c + stride
             for tap in range(4):
                 sums[4 * p + tap] = ((a[tap] * w0 + b[tap] * w1) + c[tap] * w2) + d[tap] * w3
         else:
@@ -108,8 +110,8 @@ cdef inline simd_void bicubic_from_plane(const real *plane, const Geometry *g, c
     memcpy(y, line, count * sizeof(real))
 
 
-# ---- from the copy ---------------------------------------------------------------------------------------------------
-# The number of lanes comes from the geometry: if it were a constant, gcc 12 would unroll the loop over the lanes and
+# ---- from adjacent channels ------------------------------------------------------------------------------------------
+# The number of vectors comes from the geometry: if it were a constant, gcc 12 would unroll the loop over the lanes and
 # vectorise the one over the positions instead, which takes twice the time.
 
 cdef inline simd_void _pack_row(const real *x, ptrdiff_t step, ptrdiff_t lanes, ptrdiff_t width,
@@ -138,67 +140,79 @@ cdef inline void pack(const real *x, ptrdiff_t lanes, const Geometry *g, real *c
     cdef ptrdiff_t row
     for row in range(g.height):
         _pack_row(x + row * g.width, g.height * g.width, lanes, g.width, copy)
-        copy += g.stride * LANES
+        copy += g.stride
         memset(copy - LANES, 0, LANES * sizeof(real))
-    memset(copy, 0, g.stride * LANES * sizeof(real))
+    memset(copy, 0, g.stride * sizeof(real))
 
 
-cdef inline void _unpack(const real *sums, ptrdiff_t count, real *lines) noexcept nogil:
+cdef inline simd_void find_nearest(const real *map, const int32_t *pixels, ptrdiff_t count, const real *zeros,
+                                   const real **sources) noexcept nogil:
+    """Points sources at the pixels of a tile's positions, or at zeros."""
     cdef ptrdiff_t p
     for p in range(count):
-        lines[p] = sums[LANES * p]
-        lines[TILE + p] = sums[LANES * p + 1]
-        lines[2 * TILE + p] = sums[LANES * p + 2]
-        lines[3 * TILE + p] = sums[LANES * p + 3]
-        lines[4 * TILE + p] = sums[LANES * p + 4]
-        lines[5 * TILE + p] = sums[LANES * p + 5]
-        lines[6 * TILE + p] = sums[LANES * p + 6]
-        lines[7 * TILE + p] = sums[LANES * p + 7]
+        sources[p] = map + pixels[p] if pixels[p] >= 0 else zeros
 
 
-cdef inline simd_void nearest_from_copy(const real *copy, const Geometry *g, const int32_t *pixels,
-                                        ptrdiff_t count, real *lines) noexcept nogil:
-    cdef real[LANES * TILE] sums
-    cdef ptrdiff_t p, zeros = g.height * g.stride
-    cdef const real *source
-    for p in range(count):
-        source = copy + LANES * <ptrdiff_t>(pixels[p] if pixels[p] >= 0 else zeros)
-        memcpy(sums + LANES * p, source, LANES * sizeof(real))
-    _unpack(sums, count, lines)
-
-
-cdef inline simd_void bilinear_from_copy(const real *copy, const Geometry *g, const int32_t *pixels,
-                                         const real *weights, ptrdiff_t count, real *lines) noexcept nogil:
-    cdef real[LANES * TILE] sums
-    cdef int32_t[4 * TILE] sources
+cdef inline simd_void find_bilinear(const real *map, const Geometry *g, const int32_t *pixels, const real *weights,
+                                    ptrdiff_t count, const real *zeros, const real **sources) noexcept nogil:
+    cdef ptrdiff_t p, right = g.right, below = g.below
     cdef real zero = 0
-    cdef int32_t zeros = <int32_t>(g.height * g.stride), right = <int32_t>g.right, below = <int32_t>g.below
+    cdef const real *first
+    for p in range(count):
+        first = map + pixels[p]
+        sources[p] = first if weights[p] >= zero else zeros
+        sources[TILE + p] = first + right if weights[TILE + p] >= zero else zeros
+        sources[2 * TILE + p] = first + below if weights[2 * TILE + p] >= zero else zeros
+        sources[3 * TILE + p] = first + right + below if weights[3 * TILE + p] >= zero else zeros
+
+
+# Sums are collected in an array of the function, which is known not to overlap anything.  Of LANES channels, those from
+# `first` to `last` are results.
+
+cdef inline simd_void nearest_from_channels(const real **sources, ptrdiff_t shift, ptrdiff_t count, ptrdiff_t first,
+                                            ptrdiff_t last, real *y, ptrdiff_t line) noexcept nogil:
+    """Copies the channels of each position, `shift` numbers after its source."""
+    cdef real[LANES * TILE] sums
+    cdef ptrdiff_t p
+    for p in range(count):
+        memcpy(sums + LANES * p, sources[p] + shift, LANES * sizeof(real))
+    transpose(sums + first, LANES, count, last - first, y, line)
+
+
+cdef inline simd_void bilinear_from_channels(const real **sources, ptrdiff_t shift, const Geometry *g,
+                                             const real *weights, ptrdiff_t count, ptrdiff_t first, ptrdiff_t last,
+                                             real *y, ptrdiff_t line) noexcept nogil:
+    cdef real[LANES * TILE] sums
+    cdef real zero = 0
     cdef ptrdiff_t p, lane, lanes = LANES * g.vectors
     cdef const real *a
     cdef const real *b
     cdef const real *c
     cdef const real *d
     for p in range(count):
-        sources[p] = pixels[p] if weights[p] >= zero else zeros
-        sources[TILE + p] = pixels[p] + right if weights[TILE + p] >= zero else zeros
-        sources[2 * TILE + p] = pixels[p] + below if weights[2 * TILE + p] >= zero else zeros
-        sources[3 * TILE + p] = pixels[p] + right + below if weights[3 * TILE + p] >= zero else zeros
-    for p in range(count):
-        a = copy + LANES * <ptrdiff_t>sources[p]
-        b = copy + LANES * <ptrdiff_t>sources[TILE + p]
-        c = copy + LANES * <ptrdiff_t>sources[2 * TILE + p]
-        d = copy + LANES * <ptrdiff_t>sources[3 * TILE + p]
+        a = sources[p] + shift
+        b = sources[TILE + p] + shift
+        c = sources[2 * TILE + p] + shift
+        d = sources[3 * TILE + p] + shift
         for lane in range(lanes):
             sums[LANES * p + lane] = ((((zero + a[lane] * weights[p]) + b[lane] * weights[TILE + p])
                                        + c[lane] * weights[2 * TILE + p]) + d[lane] * weights[3 * TILE + p])
-    _unpack(sums, count, lines)
+    transpose(sums + first, LANES, count, last - first, y, line)
 
 
-cdef inline simd_void bicubic_from_copy(const real *copy, const Geometry *g, const int32_t *columns,
-                                        const int32_t *rows, const real *x_weights, const real *y_weights,
-                                        ptrdiff_t count, real *lines) noexcept nogil:
+cdef inline const real *_pixel(const real *map, int32_t row, int32_t column, int32_t end, int32_t width,
+                               const real *zeros) noexcept nogil:
+    return map + (row + column) if row < end and column < width else zeros
+
+
+cdef inline simd_void bicubic_from_channels(const real *map, const Geometry *g, const real *zeros,
+                                            const int32_t *columns, const int32_t *rows, const real *x_weights,
+                                            const real *y_weights, ptrdiff_t count, ptrdiff_t first, ptrdiff_t last,
+                                            real *y, ptrdiff_t line) noexcept nogil:
+    """Samples the channels of each position; `zeros` is NULL if the map has a row and a column of them at its end."""
     cdef real[LANES * TILE] sums
     cdef ptrdiff_t p, lane, tap, lanes = LANES * g.vectors
+    cdef int32_t width = <int32_t>(g.width * g.step), end = <int32_t>(g.height * g.stride)
     cdef const real *a
     cdef const real *b
     cdef const real *c
@@ -210,16 +224,27 @@ cdef inline simd_void bicubic_from_copy(const real *copy, const Geometry *g, con
         w1 = y_weights[1]
         w2 = y_weights[2]
         w3 = y_weights[3]
-        for tap in range(4):
-            weight = x_weights[tap]
-            a = copy + LANES * <ptrdiff_t>(rows[0] + columns[tap])
-            b = copy + LANES * <ptrdiff_t>(rows[1] + columns[tap])
-            c = copy + LANES * <ptrdiff_t>(rows[2] + columns[tap])
-            d = copy + LANES * <ptrdiff_t>(rows[3] + columns[tap])
-            for lane in range(lanes):
-                sums[LANES * p + lane] += (((a[lane] * w0 + b[lane] * w1) + c[lane] * w2) + d[lane] * w3) * weight
+        if zeros == NULL or (max(max(columns[0], columns[1]), max(columns[2], columns[3])) < width
+                             and max(max(rows[0], rows[1]), max(rows[2], rows[3])) < end):
+            for tap in range(4):
+                weight = x_weights[tap]
+                a = map + (rows[0] + columns[tap])
+                b = map + (rows[1] + columns[tap])
+                c = map + (rows[2] + columns[tap])
+                d = map + (rows[3] + columns[tap])
+                for lane in range(lanes):
+                    sums[LANES * p + lane] += (((a[lane] * w0 + b[lane] * w1) + c[lane] * w2) + d[lane] * w3) * weight
+        else:
+            for tap in range(4):
+                weight = x_weights[tap]
+                a = _pixel(map, rows[0], columns[tap], end, width, zeros)
+                b = _pixel(map, rows[1], columns[tap], end, width, zeros)
+                c = _pixel(map, rows[2], columns[tap], end, width, zeros)
+                d = _pixel(map, rows[3], columns[tap], end, width, zeros)
+                for lane in range(lanes):
+                    sums[LANES * p + lane] += (((a[lane] * w0 + b[lane] * w1) + c[lane] * w2) + d[lane] * w3) * weight
         columns += 4
         rows += 4
         x_weights += 4
         y_weights += 4
-    _unpack(sums, count, lines)
+    transpose(sums + first, LANES, count, last - first, y, line)
