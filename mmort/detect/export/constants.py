@@ -72,7 +72,7 @@ def compare_constants(draft: Path, module: nn.Module, args: Sequence[Tensor]) ->
         Of a call of the module.
     """
     graph = files.load(draft).graph
-    constants = dict(_constants(graph, draft.parent))
+    constants = dict(constants_of(graph, draft.parent))
     run = _Run(
         {
             name: array.ravel()
@@ -276,7 +276,7 @@ def _wrong_pairs(constants: Mapping[str, NDArray[Any]], parameters: Mapping[str,
                     yield name
 
 
-def _constants(graph: onnx.GraphProto, directory: Path) -> Iterator[tuple[str, NDArray[Any]]]:
+def constants_of(graph: onnx.GraphProto, directory: Path) -> Iterator[tuple[str, NDArray[Any]]]:
     """Yield a graph's constants with their names; those of large models are in files in the directory."""
     for tensor in graph.initializer:
         yield tensor.name, onnx.numpy_helper.to_array(tensor, str(directory))

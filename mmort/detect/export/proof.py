@@ -3,8 +3,8 @@
 The smallest inputs come first, and are compared by torch's own rounding, heads included.  Larger ones show what was
 frozen, and are compared by tolerances, their heads only where there are few detections.  Then come the smallest once
 more, crowded with detections.  If something differs, torch makes the draft's choices wherever rounding decides, and all
-is compared again.  Constants and extremes, some of which hardly any input shows, are compared as they are, and crowded
-detections are in the order of their scores if torch's are.
+is compared again.  Constants, extremes and limits of integers, some of which hardly any input shows, are compared as
+they are, and crowded detections are in the order of their scores if torch's are.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from mmort.detect.export.head_outputs import (
     run_heads,
     run_tensors,
 )
+from mmort.detect.export.limited_integers import compare_limited_integers
 from mmort.onnx import Report
 from mmort.onnx.export.draft import ALONE, compare_draft, expected_outputs
 from mmort.onnx.export.options import Options
@@ -74,9 +75,16 @@ class Proof:
         if self.options.portable == "inlined":  # the definitions of mmort's operators have clips and reductions, too
             return report
         args = inputs[index_of_smallest(inputs)]
-        constants = compare_constants(draft, self.module, args)
         # Which of many scores of 0 are the best, areas show, but no detections.
-        return Report((*report.rows, *constants, *compare_extremes(draft, ReplayingModule(self.module, draft), args)))
+        replaying = ReplayingModule(self.module, draft)
+        return Report(
+            (
+                *report.rows,
+                *compare_constants(draft, self.module, args),
+                *compare_extremes(draft, replaying, args),
+                *compare_limited_integers(draft, replaying, args),
+            )
+        )
 
     def _report(
         self, draft: Path, module: nn.Module, inputs: Sequence[Arguments], begin: Callable[[str], None]
