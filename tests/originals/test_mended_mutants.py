@@ -58,6 +58,7 @@ SOFTMAX = {"type": "CrossEntropyLoss", "use_sigmoid": False}
         ("queryinst", (*MASKS_OF_QUERYINST, "featmap_strides"), [8, 16, 32, 64, 128], EFFECT),
         ("r3det", ("model", "bbox_head_refine", 1, "frm_cfg", "strides"), [8], REFUSED),
         ("redet", ("model", "data_preprocessor", "std"), [3.0, 4.0, 5.0], TIES),
+        ("redet", ("model", "neck", "out_channels"), 33, REFUSED),
         ("redet", ("model", "neck", "in_channels"), [17, 32], REFUSED),
         ("retina_sepbn", ("model", "bbox_head", "num_ins"), 6, EFFECT),
         ("retinanet", (*PIPELINE, 1, "keep_ratio"), None, EFFECT),

@@ -172,6 +172,11 @@ class ReFPN(FPN):
                         f"detect.build: in_channels of {name} must be multiples of {ORIENTATIONS}, the orientations, "
                         f"got {[*self.in_channels]}"
                     )
+            if self.out_channels % ORIENTATIONS:
+                raise ValueError(
+                    f"detect.build: out_channels of {name} must be a multiple of {ORIENTATIONS}, the orientations, "
+                    f"got {self.out_channels}"
+                )
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(
