@@ -45,7 +45,7 @@ def compare_limited_integers(draft: Path, module: nn.Module, args: Sequence[Tens
     rows: list[Row] = []
     for name, read, limit in limited:
         numbers = tensors[read].ravel()
-        expected = {other for integers, limits in calls if np.array_equal(integers, numbers) for other in limits}
+        expected = {number for integers, limits in calls if np.array_equal(integers, numbers) for number in limits}
         if len(np.unique(numbers)) >= MIN_DIFFERENT and expected and limit not in expected:
             text = " or ".join(map(str, sorted(expected)))
             rows.append(refusal(shapes_text(args), f"{name} limits integers to {limit}, torch to {text}"))
