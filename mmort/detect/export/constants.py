@@ -297,13 +297,19 @@ def _limits(graph: onnx.GraphProto, constants: Mapping[str, NDArray[Any]]) -> It
         of_sizes = bool(read) and read <= sizes
         if of_sizes or node.op_type == "Shape":
             sizes.update(node.output)
-        for name in node.input if node.op_type in CLIPS and not of_sizes else ():
-            limit = constants.get(name)
-            if limit is None or limit.size != 1:
-                continue
-            info = np.finfo(limit.dtype) if limit.dtype.kind == "f" else np.iinfo(limit.dtype)
-            if info.min < limit.item() < info.max:
-                yield f"{node.op_type} {node.output[0]}", limit.item()
+        for limit in () if of_sizes else limits_of(node, constants):
+            yield f"{node.op_type} {node.output[0]}", limit
+
+
+def limits_of(node: onnx.NodeProto, constants: Mapping[str, NDArray[Any]]) -> Iterator[float]:
+    """Yield the constant limits of a node, if it is a clip, but for those of a type of numbers."""
+    for name in node.input if node.op_type in CLIPS else ():
+        limit = constants.get(name)
+        if limit is None or limit.size != 1:
+            continue
+        info = np.finfo(limit.dtype) if limit.dtype.kind == "f" else np.iinfo(limit.dtype)
+        if info.min < limit.item() < info.max:
+            yield limit.item()
 
 
 def _count_computed_limits(graph: onnx.GraphProto, constants: Mapping[str, NDArray[Any]]) -> int:

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from mmort.detect.export.constants import CLIPS, LIMITING, constants_of
+from mmort.detect.export.constants import LIMITING, constants_of, limits_of
 from mmort.detect.export.head_outputs import run_tensors
 from mmort.onnx.graph import files
 from mmort.onnx.verify.numbers import refusal
@@ -56,13 +56,9 @@ def _limited(graph: onnx.GraphProto, constants: Mapping[str, NDArray[Any]]) -> I
     """Yield the names of a graph's clips of integers, what they read, and their constant limits."""
     for node in graph.node:
         read = [name for name in node.input if name and name not in constants]
-        if node.op_type not in CLIPS or len(read) != 1:
-            continue
-        for limit in (constants[name] for name in node.input if name in constants):
-            if limit.dtype.kind == "i" and limit.size == 1:
-                info = np.iinfo(limit.dtype)
-                if info.min < limit.item() < info.max:
-                    yield f"{node.op_type} {node.output[0]}", read[0], limit.item()
+        for limit in limits_of(node, constants) if len(read) == 1 else ():
+            if isinstance(limit, int):
+                yield f"{node.op_type} {node.output[0]}", read[0], limit
 
 
 def _limiting_calls(module: nn.Module, args: Sequence[Tensor]) -> list[tuple[NDArray[Any], list[int]]]:
