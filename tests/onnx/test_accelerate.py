@@ -867,6 +867,8 @@ def test_files_whose_outputs_differ_in_order(tmp_path):
 
 
 def test_other_outputs_are_an_error(tmp_path, slow, monkeypatch):
+    set_seconds(monkeypatch, before=1.0, after=0.5)
+
     def wrong(node, runs):
         replacement = rules.nms_indices(node, runs)
         if replacement is not None:
