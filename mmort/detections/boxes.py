@@ -60,7 +60,7 @@ def _differences(numbers: NDArray[Any], target: NDArray[Any]) -> NDArray[Any]:
 
 
 def reach(dets: NDArray[Any]) -> NDArray[Any]:
-    """Return the largest coordinate of each box's corners, (K,)."""
+    """Return the largest coordinate of each box's corners that is finite, (K,)."""
     points = dets[:, :4] if dets.shape[1] == COLUMNS[0] else corners(dets[:, :5]).reshape(len(dets), 8)
-    coordinate: NDArray[Any] = np.abs(points).max(1, initial=0)
+    coordinate: NDArray[Any] = np.abs(points).max(1, initial=0, where=np.isfinite(points))
     return coordinate

@@ -315,6 +315,38 @@ def test_each_detection_may_be_that_of_either_of_torchs_runs(actual, matched):
     assert row.ok is (matched == len(actual) == 2)
 
 
+@pytest.mark.parametrize(
+    ("exact", "rounded", "actual", "ok"),
+    [(8, 20, 30, True), (8, 20, -30, True), (8, 20, 40, False), (2, 20, 30, False), (8, 8, 30, False)],
+)
+def test_a_box_in_three_places_may_be_in_a_fourth(exact, rounded, actual, ok):
+    """It may be eight times as far away as the nearest two are apart, and 400 times the tolerance of 0.09 pixels."""
+    runs = [boxes_from(x, *range(10, 30)) for x in (actual, 0, exact, rounded)]
+    assert judged(*runs)[1].ok is ok
+    assert not judged(boxes_from(actual, 11, *range(11, 30)), *runs[1:])[1].ok
+
+
+def test_the_mask_of_a_box_that_is_elsewhere_is_compared_by_overlap_only():
+    runs = [[*boxes_from(x, *range(10, 30)), np.full((1, 22, 8, 8), 0.5)] for x in (30, 0, 8, 20)]
+    runs[0][2][0, 0] = np.linspace(0.5, 0.501, 64).reshape(8, 8)
+    outcome, row = judged(*runs)
+    assert row.ok
+    assert outcome == {"boxes": True, "scores": True, "masks": True}
+    runs[0][2][0, 1] = runs[0][2][0, 0]
+    assert judged(*runs)[0]["masks"] is False
+    runs[0][2][0, 0] = 0.6
+    assert judged(*runs)[1].problem.startswith("mask overlap below")
+
+
+@pytest.mark.parametrize(("off", "ok"), [(1.5, True), (5, False)])
+def test_coordinates_that_float32_does_not_hold_are_infinite(off, ok):
+    """Those of the same box that it holds may be off by eight times as much as rounding moves them, half a percent."""
+    runs = [boxes_from(0, 50) for _ in range(4)]
+    for run, x, y in zip(runs, (1 + off / 100, 1, 1.005, 1), (np.inf, np.inf, 1e40, np.inf), strict=True):
+        run[0][0, 0, :4] = -1e20 * x, -y, 1e20 * x, y
+    assert judged(*runs)[1].ok is ok
+
+
 def test_a_detection_may_be_off_by_what_moves_most():
     """Torch's runs agree on the second score by accident, and not on the others."""
     scores = np.array([0.3, 0.4, 0.5, 0.6])

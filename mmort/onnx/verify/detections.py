@@ -7,6 +7,7 @@ Outputs after these are compared number by number, apart from panoptic maps and 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -34,9 +35,9 @@ MIN_REACH = 0.2
 """Share of the median of the largest coordinates of an image's boxes that the tolerance of each is computed for at
 least."""
 
-MAX_OF_ROUNDING, MAX_WIDENING = 8, 50
+MAX_OF_ROUNDING, MAX_WIDENING, MAX_OF_BOX = 8, 50, 400
 """How many times as far as torch's own rounding moves it, or most of its image, a detection may be off, and how many
-times its tolerances."""
+times its tolerances; its box may be off by more of these if torch itself has it in three places."""
 
 
 MIN_SCORE = 2**-23
@@ -54,6 +55,8 @@ class Limits(NamedTuple):
     box: NDArray[Any]
     """The corners, in pixels."""
     score: NDArray[Any]
+    box_of_rest: NDArray[Any]
+    """The corners of those for which nothing is within these limits."""
 
 
 @dataclass(frozen=True)
@@ -299,6 +302,7 @@ def _compare_rounding(outputs: Outputs) -> list[rounding.RoundingRow]:
         return []
     rows = []
     farther: NDArray[Any] = np.ones(len(arrays[0][0]))
+    steady = np.ones(len(arrays[0][0]), bool)
     if outputs.mask_threshold is None:  # otherwise a cell at the threshold changes box and score
         found, expected, exact_dets, rounded = (run[0] for run in arrays)
         difference = np.fmin(_distances(found, expected), _distances(found, exact_dets))
@@ -310,10 +314,13 @@ def _compare_rounding(outputs: Outputs) -> list[rounding.RoundingRow]:
         # A mask follows its box, which is judged above: a narrow box that torch happens to compute well in both of its
         # runs is off by thirty times as much in a right file, and its mask with it.
         farther = np.maximum(1, difference / np.maximum(spread, rounding.EPSILON * scale))
-    if len(runs[0]) == len(NAMES) and not _are_binary(arrays[1][2]):
+        # That of a box which rounding moves elsewhere shows something else; how far masks overlap is judged apart.
+        steady = spread <= MAX_WIDENING * outputs.tolerances.of(scale)
+    if len(runs[0]) == len(NAMES) and steady.any() and not _are_binary(arrays[1][2]):
+        masks = [run[2][steady] for run in arrays]
         # Far outside an object the numbers of a mask are tiny, and mean nothing.
-        settings = {"magnitude": np.abs(arrays[2][2]).max(keepdims=True), "farther": farther[:, None, None]}
-        rows.append(rounding.compare_output(outputs.inputs, "masks", *(run[2] for run in arrays), **settings))
+        settings = {"magnitude": np.abs(masks[2]).max(keepdims=True), "farther": farther[steady, None, None]}
+        rows.append(rounding.compare_output(outputs.inputs, "masks", *masks, **settings))
     return rows
 
 
@@ -463,21 +470,26 @@ def _match(
 ) -> NDArray[np.int64]:
     """Match detections within limits."""
     settings: dict[str, Any] = {"box_tolerance": limits.box, "score_tolerance": limits.score, "overlaps": overlaps}
-    return match_detections(dets, labels, expected_dets, expected_labels, **settings)
+    matches = match_detections(dets, labels, expected_dets, expected_labels, **settings)
+    rest, free = matches < 0, np.setdiff1d(np.arange(len(dets)), matches)
+    settings = {"box_tolerance": limits.box_of_rest[rest], "score_tolerance": limits.score[rest]}
+    of_rest = match_detections(dets[free], labels[free], expected_dets[rest], expected_labels[rest], **settings)
+    matches[rest] = np.append(free, -1)[of_rest]
+    return matches
 
 
 def _limits(expected_dets: NDArray[Any], tolerances: Tolerances) -> Limits:
     """Return the tolerances of the largest coordinates of some detections, and of their scores."""
-    return Limits(tolerances.of(_scale(boxes.reach(expected_dets))), tolerances.of(expected_dets[:, -1]))
+    box = tolerances.of(_scale(boxes.reach(expected_dets)))
+    return Limits(box, tolerances.of(expected_dets[:, -1]), box)
 
 
 def _scale(reach: NDArray[Any]) -> NDArray[Any]:
     """Return what the rounding of boxes grows with: their largest coordinates, or what those of most boxes are.
 
-    A box at the origin is a difference of larger numbers, so its own coordinates do not bound its rounding; a huge or
-    infinite box makes no other one uncertain.
+    A box at the origin is a difference of larger numbers, so its own coordinates do not bound its rounding; a huge box
+    makes no other one uncertain.
     """
-    reach = np.where(np.isfinite(reach), reach, 0)
     least = MIN_REACH * np.median(reach) if len(reach) else 0
     return np.maximum(reach, least or 1.0)
 
@@ -485,20 +497,34 @@ def _scale(reach: NDArray[Any]) -> NDArray[Any]:
 def _widened(outputs: Outputs, image: int, expected_dets: NDArray[Any], expected_labels: NDArray[Any]) -> Limits:
     """Return the limits of an image's detections, wider for those that torch's own rounding moves.
 
-    Its runs may agree on one detection by accident, so all may be as far off as most of them are.
+    Its runs may agree on one detection by accident, so all may be as far off as most of them are.  Where a box is in
+    three places in three runs, it may be in a fourth; where it is in two, rounding decides between these.
     """
     limits = _limits(expected_dets, outputs.tolerances)
-    widest = Limits(*(MAX_WIDENING * limit for limit in limits))
-    moved = [np.full_like(limit, np.nan) for limit in limits]
-    for run in _runs_in_torch(outputs):
-        dets, labels, *_ = used_rows([array[image] for array in run])
-        matches = _match(dets, labels, expected_dets, expected_labels, widest)
-        for index in np.flatnonzero(matches >= 0).tolist():
-            matched, target = dets[[matches[index]]], expected_dets[index]
-            distances = boxes.distances(matched, target)[0], abs(matched[0, -1] - target[-1])
-            for farthest, distance, limit in zip(moved, distances, limits, strict=True):
-                farthest[index] = np.fmax(farthest[index], distance / limit[index])
-    return Limits(*(limit * _widening(farthest) for farthest, limit in zip(moved, limits, strict=True)))
+    images = [used_rows([array[image] for array in run]) for run in _runs_in_torch(outputs)]
+    if not images:
+        return limits
+    runs = [_same_detections(dets, labels, expected_dets, expected_labels, limits) for dets, labels, *_ in images]
+    pairs = itertools.combinations([expected_dets, *runs], 2)
+    apart = [_distances(first, second) / limits.box for first, second in pairs]
+    scores = [np.abs(run[:, -1] - expected_dets[:, -1]) / limits.score for run in runs]
+    nearest = np.minimum.reduce(apart)
+    widened = limits.box * _widening(np.fmax(*apart[:2]))
+    farther = limits.box * np.minimum(MAX_OF_ROUNDING * nearest, MAX_OF_BOX)
+    return Limits(widened, limits.score * _widening(np.fmax(*scores)), np.fmax(widened, farther))
+
+
+def _same_detections(
+    dets: NDArray[Any],
+    labels: NDArray[Any],
+    expected_dets: NDArray[Any],
+    expected_labels: NDArray[Any],
+    usual: Limits,
+) -> NDArray[Any]:
+    """Return for each expected detection that of another run of torch, NaN if there is none."""
+    limits = Limits(MAX_WIDENING * usual.box, MAX_WIDENING * usual.score, MAX_OF_BOX * usual.box)
+    matches = _match(dets, labels, expected_dets, expected_labels, limits)
+    return np.append(dets, np.full_like(expected_dets, np.nan, shape=(1, dets.shape[1])), 0)[matches]
 
 
 def _widening(moved: NDArray[Any]) -> NDArray[Any]:
@@ -528,12 +554,22 @@ def _mask_limits(outputs: Outputs, image: int, expected: Rows) -> NDArray[Any]:
 
 
 def _runs_in_torch(outputs: Outputs) -> list[Sequence[NDArray[Any]]]:
-    """Return what torch computes in float64, and in float32 with other rounding; none where it cannot."""
+    """Return what torch computes in float64, and in float32 with other rounding; none where it cannot.
+
+    Boxes are infinite in all runs where float32 does not hold them.
+    """
     exact = outputs.reference.exact
-    runs = [] if exact is None else list(exact.outputs())
+    runs: list[Sequence[NDArray[Any]]] = []
+    if exact is not None:
+        runs += [(_within_float32(run[0]), *run[1:]) for run in exact.outputs() if run]
     expected = outputs.expected
     alike = (len(run) == len(expected) and not any(map(_differ_in_shape, run, expected)) for run in runs)
     return runs if all(alike) else []
+
+
+def _within_float32(array: NDArray[Any]) -> NDArray[Any]:
+    """Return numbers, infinite ones for those that are too large for float32."""
+    return np.where(np.abs(array) > np.finfo(np.float32).max, np.copysign(np.inf, array), array)
 
 
 def used_rows(outputs: Sequence[NDArray[Any]]) -> Rows:
