@@ -65,7 +65,7 @@ def test_a_chain_takes_as_many_rounds_as_it_has_boxes():
 def test_rounding_changes_nothing():
     """The proof of an export rounds sums otherwise; the loop ends all the same."""
     pairs = torch.rand(1, 40, 40, generator=torch.Generator().manual_seed(0)).triu(1) > 0.7
-    with rounded_otherwise():
+    with rounded_otherwise(0):
         result = left_by(pairs)
     assert torch.equal(result, left_by(pairs))
 

@@ -8,12 +8,12 @@ import torch
 
 import mmort.onnx
 import mmort.torch
-from mmort.onnx.verify import double_precision, rounding
+from mmort.onnx.verify import double_precision, numbers, rounding
 from mmort.onnx.verify.detections import compare as detections_of
 from mmort.onnx.verify.detections import match_within
 from mmort.onnx.verify.double_precision import in_float64
 from mmort.onnx.verify.rounding import EPSILON, MAX_FACTOR, RoundingRow, compare_output
-from mmort.onnx.verify.values import Exact, Outputs, Reference, Tolerances
+from mmort.onnx.verify.values import FURTHER_RUNS, Exact, Outputs, Reference, Tolerances
 
 
 def arrays(rng, scale=1.0, noise=1e-6, shape=(2, 8, 20, 30)):
@@ -270,9 +270,46 @@ def judged(actual, expected, exact, rounded, *, decides=True):
         [array.astype(np.float32) if array.dtype == np.float64 else array for array in run]
         for run in (actual, expected, rounded)
     ]
-    reference = Reference(single[1], exact=Exact(lambda: (exact, single[2]), decides=decides))
+    reference = Reference(single[1], exact=Exact(lambda: exact, lambda seed: single[2], decides=decides))
     row, *rows = detections_of(Outputs("-", names[: len(actual)], single[0], reference, Tolerances()))
     return {row.output: row.ok for row in rows}, row
+
+
+@pytest.mark.parametrize(("wrong", "judged_again"), [(1, 1), (2, 0)])
+def test_a_number_that_torch_has_exactly_twice_is_judged_by_further_runs(wrong, judged_again, rng):
+    """Of a thousand numbers one may be an accident, two are none."""
+    exact = rng.uniform(1, 2, 1000)
+    expected, rounded, further = (exact + 1e-6 * rng.standard_normal((3, 1000))).astype(np.float32)
+    actual = expected.copy()
+    for array, moved in ((expected, 0), (rounded, 0), (further, 1e-4), (actual, 1e-4)):
+        array[:wrong] = exact[:wrong] + moved
+    seeds = []
+
+    def round_otherwise(seed):
+        seeds.append(seed)
+        return [further if seed else rounded]
+
+    reference = Reference([expected], exact=Exact(lambda: [exact], round_otherwise, decides=True))
+    outputs = Outputs("-", ["maps"], [actual], reference, Tolerances())
+    (row,) = numbers.compare(outputs)
+    assert row.problem == ("" if judged_again else "2 of 1000 numbers")
+    assert seeds == [0, *range(1, 1 + judged_again * FURTHER_RUNS)]
+    actual[0] = exact[0] + 1e-2
+    assert not numbers.compare(outputs)[0].ok
+
+
+def test_a_score_that_torch_has_exactly_twice_is_judged_by_further_runs():
+    expected = boxes_from(*range(10, 30))
+    further, actual = ([expected[0].copy(), expected[1]] for _ in range(2))
+    further[0][0, 0, 4] += 1e-5
+    actual[0][0, 0, 4] += 2e-5
+    exact = Exact(lambda: expected, lambda seed: further if seed else expected, decides=True)
+    single = [[dets.astype(np.float32), labels] for dets, labels in (actual, expected)]
+    outputs = Outputs("-", ("dets", "labels"), single[0], Reference(single[1], exact=exact), Tolerances())
+    assert all(row.ok for row in detections_of(outputs))
+    actual[0][0, 0, 4] += 5e-4
+    single[0][0] = actual[0].astype(np.float32)
+    assert not all(row.ok for row in detections_of(outputs))
 
 
 @pytest.mark.parametrize(("box_moved", "masks_ok"), [(True, True), (False, False)])
@@ -390,8 +427,8 @@ def test_a_detection_may_be_off_by_what_rounding_moves_it(off, ok):
     exact, actual = expected.astype(np.float64), expected.copy()
     exact[0, 0, 4] += 5e-4
     actual[0, 0, 4] += off
-    runs = (exact, labels), (expected, labels)
-    reference = Reference((expected, labels), exact=Exact(lambda: runs, decides=False))
+    runs = Exact(lambda: (exact, labels), lambda seed: (expected, labels), decides=False)
+    reference = Reference((expected, labels), exact=runs)
     (row,) = detections_of(Outputs("-", ("dets", "labels"), (actual, labels), reference, Tolerances()))
     assert (row.matched, row.missing, row.extra) == ((3, 0, 0) if ok else (2, 1, 1))
     actual[0, 1, 4] += off
@@ -410,7 +447,8 @@ def test_a_huge_box_is_no_excuse_for_the_others(rng):
     labels = np.arange(40)[None]
     expected, rounded = ((exact * (1 + 1e-6 * rng.standard_normal(exact.shape))).astype(np.float32) for _ in range(2))
     actual = expected.copy()
-    reference = Reference((expected, labels), exact=Exact(lambda: ((exact, labels), (rounded, labels)), decides=True))
+    runs = Exact(lambda: (exact, labels), lambda seed: (rounded, labels), decides=True)
+    reference = Reference((expected, labels), exact=runs)
     outputs = Outputs("-", ("dets", "labels"), (actual, labels), reference, Tolerances())
     assert [row.problem for row in detections_of(outputs)] == ["", "", ""]
     actual[0, 3, 0] += 0.03

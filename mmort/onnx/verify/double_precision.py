@@ -43,9 +43,9 @@ def in_float64() -> Iterator[None]:
         yield
 
 
-def rounded_otherwise() -> Intercepted:
-    """Return a context manager in which results are rounded otherwise than they are, always in the same way."""
-    generator = torch.Generator().manual_seed(0)
+def rounded_otherwise(seed: int) -> Intercepted:
+    """Return a context manager in which results are rounded otherwise than they are, in the same way for a seed."""
+    generator = torch.Generator().manual_seed(seed)
 
     def call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         result = func(*args, **kwargs)

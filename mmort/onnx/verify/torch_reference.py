@@ -28,13 +28,16 @@ def run(function: Callable[..., Any], values: Sequence[Any], *, decides: bool = 
     recorder, replay = _SuppressionRecorder(), Replay()
     outputs = _outputs(function, values, recorder.mode(), Intercepted(replay.call))
 
-    def compute() -> tuple[Arrays, Arrays]:
-        """Run again with the same choices."""
-        wide, again = tree_map(_doubled, list(values)), Intercepted(Replay(replay.made).call)
-        exact = _outputs(function, wide, in_float64(), Intercepted(Replay(replay.made).call))
-        return exact, _outputs(function, values, rounded_otherwise(), again)
+    def same_choices() -> Intercepted:
+        return Intercepted(Replay(replay.made).call)
 
-    exact = Exact(compute, decides=decides)
+    def compute() -> Arrays:
+        return _outputs(function, tree_map(_doubled, list(values)), in_float64(), same_choices())
+
+    def round_otherwise(seed: int) -> Arrays:
+        return _outputs(function, values, rounded_otherwise(seed), same_choices())
+
+    exact = Exact(compute, round_otherwise, decides=decides)
     candidates = recorder.candidates(outputs)
     if candidates is None:
         return Reference(outputs, exact=exact)

@@ -51,15 +51,29 @@ Reselected = Callable[[NDArray[Any], NDArray[Any], NDArray[np.int64]], Sequence[
 
 Arrays = Sequence[NDArray[Any]]
 
+FURTHER_RUNS = 3
+"""By which a number is judged again that is off by more than the first runs, which may agree by accident."""
+
 
 class Exact:
-    """A model's outputs in float64, and in float32 with other rounding, computed when they are first asked for."""
+    """A model's outputs in float64, and in float32 with other rounding, computed when they are first asked for.
 
-    def __init__(self, compute: Callable[[], tuple[Arrays, Arrays]], *, decides: bool) -> None:
-        self._compute = compute
-        self.decides = decides
-        """Whether they decide; otherwise they are only asked for where the tolerances are exceeded."""
+    Parameters
+    ----------
+    compute : callable
+        Returns the outputs in float64.
+    round_otherwise : callable
+        From a seed to the outputs in float32 with other rounding.
+    decides : bool
+        Whether they decide; otherwise they are only asked for where the tolerances are exceeded.
+    """
+
+    def __init__(
+        self, compute: Callable[[], Arrays], round_otherwise: Callable[[int], Arrays], *, decides: bool
+    ) -> None:
+        self._compute, self._round_otherwise, self.decides = compute, round_otherwise, decides
         self._results: tuple[Arrays, Arrays] | None = None
+        self._further: Sequence[Arrays] | None = None
         self.obstacle = ""
         """Why there are none, once they have been asked for."""
 
@@ -67,21 +81,31 @@ class Exact:
         """Return the outputs in float64 and with other rounding; none if the model does not run in float64."""
         if self._results is None:
             try:
-                self._results = self._compute()
+                self._results = self._compute(), self._round_otherwise(0)
             except Exception as error:  # of operators that take no float64, and of code that expects float32
                 self._results, self.obstacle = ((), ()), " ".join(str(error).split()) or type(error).__name__
         return self._results
 
+    def further(self) -> Sequence[Arrays]:
+        """Return the outputs with yet other rounding, of several runs; none if the model does not run in float64."""
+        if self._further is None:
+            seeds = range(1, 1 + FURTHER_RUNS) if self.outputs()[0] else ()
+            self._further = [self._round_otherwise(seed) for seed in seeds]
+        return self._further
+
     def part(self, selected: slice) -> Exact:
         """Return some of the outputs."""
 
-        def compute() -> tuple[Arrays, Arrays]:
-            exact, rounded = self.outputs()
+        def compute() -> Arrays:
+            exact, _ = self.outputs()
             if self.obstacle:
                 raise ValueError(self.obstacle)
-            return exact[selected], rounded[selected]
+            return exact[selected]
 
-        return Exact(compute, decides=self.decides)
+        def round_otherwise(seed: int) -> Arrays:
+            return (self.further()[seed - 1] if seed else self.outputs()[1])[selected]
+
+        return Exact(compute, round_otherwise, decides=self.decides)
 
 
 @dataclass(frozen=True)
