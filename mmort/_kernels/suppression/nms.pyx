@@ -36,6 +36,7 @@ cdef enum:  # chosen by nms, clustered and uniform, 100 to 3000 boxes
     PAIRWISE_MAX_BOXES = 1024  # up to which comparing all pairs is faster than a grid
     MAX_WANTED = 200  # boxes, up to which those of the highest scores are compared before the rest
     PAIRWISE_PROBES = 8  # boxes compared with all others before judging whether that pays
+    MAX_PROBES = 32  # likewise, if that does not pay at once: nms, nested, 20,000 boxes, the small ones first
     SAMPLED_SHARE = 8  # of many boxes one in eight is judged by: nms, uniform, 20,000 boxes
     MIN_SAMPLED_BOXES = 2048
     MAX_GROWTH = 8  # of the grid, if too few of its boxes are kept
@@ -122,28 +123,33 @@ cdef bint _few_remain(ptrdiff_t visited, ptrdiff_t kept, ptrdiff_t count, ptrdif
             < GRID_COST + BOX_COST * min(left, left_to_keep / kept_share))
 
 
-cdef bint _pairs_pay(const real *planes, ptrdiff_t count, real threshold, real offset, ptrdiff_t max_kept,
-                     int32_t *flags) noexcept nogil:
-    """Returns whether to begin with comparing all pairs, judged by a part of the boxes."""
-    cdef ptrdiff_t end = count // SAMPLED_SHARE, kept = 0, suppressed = 0, i
+cdef ptrdiff_t _probes(const real *planes, ptrdiff_t count, real threshold, real offset, ptrdiff_t max_kept,
+                       int32_t *flags) noexcept nogil:
+    """Returns after how many kept boxes comparing all pairs seems to pay, judged by a part of the boxes; 0: never."""
+    cdef ptrdiff_t end = count // SAMPLED_SHARE, probes = PAIRWISE_PROBES, kept = 0, suppressed = 0, i
     if end < MIN_SAMPLED_BOXES:
-        return True  # comparing the first boxes with all others takes little time
+        return probes  # comparing the first boxes with all others takes little time
     for i in range(end):
         if not flags[i]:
-            if kept == PAIRWISE_PROBES:
-                return (suppressed * MAX_LEFT_PER_SUPPRESSED >= kept * (end - i)
-                        or _few_remain(i, kept, count, max_kept, sizeof(real)))
+            if kept == probes:
+                if (suppressed * MAX_LEFT_PER_SUPPRESSED >= kept * (end - i)
+                        or _few_remain(i, kept, count, max_kept, sizeof(real))):
+                    return probes
+                if probes == MAX_PROBES:
+                    return 0
+                probes *= 2
             kept += 1
             _compare(planes, count, i, i + 1, end, threshold, offset, flags, &suppressed)
-    return True
+    return probes
 
 
 cdef ptrdiff_t _suppress_by_pairs(mmk_call *call, const real *planes, ptrdiff_t stride, ptrdiff_t begin, ptrdiff_t end,
-                                  real threshold, real offset, ptrdiff_t max_kept, bint to_the_end,
+                                  real threshold, real offset, ptrdiff_t max_kept, ptrdiff_t probes,
                                   int32_t *flags) noexcept nogil:
     """Compares the pairs of boxes before `end`, of which those before `begin` are decided.
 
-    Returns the position where that no longer pays, or `end`; -1 if the call is stopped.
+    Returns the position where that no longer pays, judged once `probes` boxes are kept, or `end`; -1 if the call is
+    stopped.
     """
     cdef ptrdiff_t i, kept = 0, suppressed = 0
     cdef int64_t comparisons = 0, unasked = 0
@@ -157,7 +163,7 @@ cdef ptrdiff_t _suppress_by_pairs(mmk_call *call, const real *planes, ptrdiff_t 
         if kept >= max_kept:
             flags[i] = 1
         elif not flags[i]:
-            if (not to_the_end and kept >= PAIRWISE_PROBES
+            if (kept >= probes
                     and suppressed * MAX_LEFT_PER_SUPPRESSED < kept * (end - i)
                     and not _few_remain(i, kept, end, max_kept, sizeof(real))):
                 return i
@@ -216,6 +222,7 @@ cdef int _suppress_many(mmk_call *call, int type, const real *boxes, const int64
     Those before `begin` are decided.
     """
     cdef real *planes = <real *>scratch
+    cdef ptrdiff_t probes = count if threshold < 0 else PAIRWISE_PROBES
     cdef Grid grid
     grid.type = type
     grid.threshold = threshold
@@ -229,8 +236,10 @@ cdef int _suppress_many(mmk_call *call, int type, const real *boxes, const int64
     mmk_parallel(call, count, 1e-3 * GATHER_COST, pack_by_rank, &grid)
     if begin == 0:
         memset(flags, 0, count * sizeof(int32_t))
-    if threshold < 0 or begin > 0 or _pairs_pay(planes, count, threshold, offset, max_kept, flags):
-        begin = _suppress_by_pairs(call, planes, count, begin, count, threshold, offset, max_kept, threshold < 0, flags)
+    if threshold >= 0 and begin == 0:
+        probes = _probes(planes, count, threshold, offset, max_kept, flags)
+    if probes:
+        begin = _suppress_by_pairs(call, planes, count, begin, count, threshold, offset, max_kept, probes, flags)
         if begin < 0 or begin == count:
             return -1 if begin < 0 else 0
     grid.begin = begin
@@ -248,7 +257,7 @@ cdef ptrdiff_t _suppress_first(mmk_call *call, const real *boxes, const int64_t 
     while end < count // 2:
         for i in range(begin, end):
             pack_box(boxes + 4 * order[i], offset, planes, count, i)
-        if _suppress_by_pairs(call, planes, count, begin, end, threshold, offset, max_kept, True, flags) < 0:
+        if _suppress_by_pairs(call, planes, count, begin, end, threshold, offset, max_kept, end, flags) < 0:
             return -1
         begin = end
         kept = _count_kept(flags, 0, end)
@@ -282,7 +291,7 @@ cdef int _suppress(mmk_call *call, int type, const real *boxes, const int64_t *o
         return _suppress_many(call, type, boxes, order, begin, count, threshold, offset, max_kept, flags, scratch)
     for i in range(begin, count):
         pack_box(boxes + 4 * order[i], offset, planes, count, i)
-    if _suppress_by_pairs(call, planes, count, begin, count, threshold, offset, max_kept, True, flags) < 0:
+    if _suppress_by_pairs(call, planes, count, begin, count, threshold, offset, max_kept, count, flags) < 0:
         return -1
     return 0
 

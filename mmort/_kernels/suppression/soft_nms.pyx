@@ -36,7 +36,11 @@ cdef enum:  # chosen by soft_nms of uniform, long and clustered boxes, 300 to 30
     BOXES_PER_HIT = 4  # so many more if a box overlaps one more
     NAIVE_BOXES_PER_DECAY = 150  # and if the score of one more decays: the fewer boxes remain, the less a grid pays
     LINEAR_BOXES_PER_DECAY = 20
-    GAUSSIAN_MIN_BOXES = 230  # of float32: few are dropped
+
+cdef enum:  # by the gaussian method, fitted to 600 such scenes, each made in both ways
+    GAUSSIAN_MIN_BOXES = 260  # few are dropped
+    FLOAT_BOXES_PER_HIT = 6  # beyond the first one of a vector, as exponentials are computed for whole vectors
+    DOUBLE_BOXES_PER_HIT = 2
 
 cdef enum:  # picoseconds per pair of boxes
     DECAY_COST = 1000  # soft_nms, uniform, 1000 boxes, linear takes less
@@ -186,18 +190,36 @@ cdef ptrdiff_t _suppress_by_pairs(mmk_call *call, real *planes, int64_t *indices
 
 
 cdef simd_void _count_overlaps(const real *planes, ptrdiff_t stride, ptrdiff_t begin, ptrdiff_t end, ptrdiff_t box,
-                               real offset, real threshold, int64_t *hits, int64_t *decays) noexcept nogil:
-    """Counts the boxes of positions [begin, end) that overlap a box, and those whose IoU with it has the threshold."""
+                               real offset, real threshold, int64_t *hits, int64_t *vectors,
+                           int64_t *decays) noexcept nogil:
+    """Counts the boxes of positions [begin, end) that overlap a box, vectors that have any, and those that decay."""
     cdef const real *area = planes + 4 * stride
-    cdef int32_t overlapping = 0, decaying = 0
+    cdef int32_t overlapping = 0, decaying = 0, overlaps, is_hit
     cdef real common
-    cdef ptrdiff_t i
-    for i in range(begin, end):
-        common = plane_intersection(planes, stride, box, i, offset)
-        overlapping += common > 0
-        decaying += iou_of(common, area[box], area[i]) >= threshold
+    cdef ptrdiff_t i = begin, k
+    while i < end:
+        is_hit = 0
+        for k in range(i, i + LANES):  # the last numbers may be those of the next plane
+            common = plane_intersection(planes, stride, box, k, offset)
+            overlaps = (common > 0) & (k < end)
+            overlapping += overlaps
+            is_hit |= overlaps
+            decaying += (iou_of(common, area[box], area[k]) >= threshold) & (k < end)
+        vectors[0] += is_hit
+        i += LANES
     hits[0] += overlapping
     decays[0] += decaying
+
+
+cdef bint _grid_pays(int64_t method, int64_t width, int64_t boxes, int64_t hits, int64_t vectors,
+                     int64_t decays) noexcept nogil:
+    """Returns whether a grid is faster, by sums over the probes; `boxes` are those beyond the fewest for a grid."""
+    if method == GAUSSIAN:
+        return boxes > (FLOAT_BOXES_PER_HIT * (hits - vectors) if width == sizeof(float)
+                        else DOUBLE_BOXES_PER_HIT * hits)
+    if method == NAIVE:
+        return boxes > BOXES_PER_HIT * hits + NAIVE_BOXES_PER_DECAY * decays * <int64_t>sizeof(float) // width
+    return boxes > BOXES_PER_HIT * hits + LINEAR_BOXES_PER_DECAY * decays
 
 
 cdef int64_t _suppress(mmk_call *call, int type, real *planes, int64_t *indices, int64_t count, const Rule *rule,
@@ -205,16 +227,9 @@ cdef int64_t _suppress(mmk_call *call, int type, real *planes, int64_t *indices,
     """Moves the scores and indices of the emitted boxes to the front; returns their number."""
     cdef Moving m
     cdef ptrdiff_t stride = count, emitted = 0, i
-    cdef int64_t before
-    cdef int64_t hits = 0, decays = 0, min_boxes = MIN_GRID_BOXES
-    cdef int64_t boxes_per_hit = BOXES_PER_HIT, boxes_per_decay = LINEAR_BOXES_PER_DECAY
+    cdef int64_t before, hits = 0, vectors = 0, decays = 0
+    cdef int64_t min_boxes = GAUSSIAN_MIN_BOXES if rule.method == GAUSSIAN else MIN_GRID_BOXES
     cdef bint only_overlap_decays = rule.sigma != 0 if rule.method == GAUSSIAN else not rule.iou_threshold <= 0
-    if rule.method == GAUSSIAN:
-        min_boxes = GAUSSIAN_MIN_BOXES * sizeof(float) // sizeof(real)  # as a vector holds half as many of float64
-        boxes_per_hit = BOXES_PER_HIT * sizeof(float) // sizeof(real)
-        boxes_per_decay = 0
-    elif rule.method == NAIVE:
-        boxes_per_decay = NAIVE_BOXES_PER_DECAY * sizeof(float) // sizeof(real)
     if stride >= min_boxes and only_overlap_decays:
         # Crowds of boxes suppress each other in few rounds, and nearly all pairs overlap.
         for i in range(SETTLING + PROBES):
@@ -225,8 +240,8 @@ cdef int64_t _suppress(mmk_call *call, int type, real *planes, int64_t *indices,
             if i >= SETTLING:
                 decays += before - count  # dropped
                 _count_overlaps(planes, stride, emitted, count, i, <real>rule.offset, <real>rule.iou_threshold, &hits,
-                                &decays)
-        if count - emitted > min_boxes + (boxes_per_hit * hits + boxes_per_decay * decays) // PROBES:
+                                &vectors, &decays)
+        if _grid_pays(rule.method, sizeof(real), PROBES * (count - emitted - min_boxes), hits, vectors, decays):
             m = moving(type, stride, scratch)
             m.grid.begin = emitted
             m.grid.end = count
