@@ -57,14 +57,23 @@ def test_an_error_after_the_heads_differs(blind, tmp_path, attribute, change):
     assert list(tmp_path.iterdir()) == [wrong]
 
 
+def test_a_file_that_takes_images_for_as_large_as_its_input_differs(blind, tmp_path):
+    small, _ = blind
+    model = onnx.load(small.path)
+    (node,) = (node for node in model.graph.node if node.op_type == "Greater" and "img_shape_of_each" in node.input)
+    node.op_type = "Less"
+    onnx.save(model, tmp_path / "wrong.onnx")
+    assert not small.prove(tmp_path / "wrong.onnx").ok
+
+
 @pytest.mark.parametrize("name", ["CrowdDet", "Cascade RPN alone"])
 def test_stages_are_crowded_that_read_what_others_find(name, tmp_path):
     """How large the outputs of a second stage are shows only where the first one's have noise; anchors move in two."""
     model, fill = small_cases()[name]
     small = SmallExport(with_many_detections(model), fill, tmp_path / "detector.onnx")
     module = WithHeads(small.proof().module, small.detector)
-    for seed, (_, scenes) in enumerate(VIEWS.values()):
-        _, share = crowd(module, small.detector, small.inputs[0], seed, scenes)
+    for seed, shown in enumerate(VIEWS.values()):
+        _, share = crowd(module, small.detector, small.inputs[0], seed, shown.scenes)
         assert share >= 0.5
 
 

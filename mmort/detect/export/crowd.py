@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import onnx
 import onnx.numpy_helper
@@ -35,14 +35,25 @@ detections.
 Stronger noise saturates the scores, and then no threshold decides; very large outputs clip all boxes to the image.
 """
 
-VIEWS = {
-    ", mirrored, noise in image and heads": (-1, SCENES),
-    ", upside down, noise in image and heads": (-2, ((math.inf, 2), *SCENES)),
-}
-"""What the inputs of rows of such comparisons end with; the axis that the image is reversed along, and the scenes.
 
-Noise is drawn for each, as one draw may leave a limit unreached; each image shows the layers other numbers, too.  It is
-strong in one of them: angles leave their range, and boxes the image.
+class View(NamedTuple):
+    """Another look of an input."""
+
+    axis: int
+    """That its images are reversed along."""
+    padding: int
+    """Images lack one in so many rows and columns of the input; 0: none."""
+    scenes: Sequence[tuple[float, float]]
+
+
+VIEWS = {
+    ", mirrored, noise in image and heads": View(-1, 0, SCENES),
+    ", upside down, padded, noise in image and heads": View(-2, 8, ((math.inf, 2), *SCENES)),
+}
+"""By what the inputs of rows of such comparisons end with.
+
+Noise is drawn for each, as one draw may leave a limit unreached; each image shows the layers other numbers, too.  In
+one of them it is strong, so that angles leave their range, and boxes the image.
 """
 
 EXTREME, EXTREME_SHARE = 8.0, 1 / 8

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from mmort.detect.detector import Detector
 from mmort.detect.export.constants import compare_constants
 from mmort.detect.export.crowd import VIEWS, Crowded, crowd, view, with_noise
+from mmort.detect.export.exported_detector import Exported
 from mmort.detect.export.extremes import compare_extremes
 from mmort.detect.export.head_outputs import (
     Arguments,
@@ -123,8 +124,10 @@ class Proof:
 
     def crowds(self, args: Arguments) -> Iterator[tuple[str, Crowded, Arguments]]:
         """Yield views of some arguments, how they are called, and a module that gives the heads' outputs noise."""
-        for seed, (label, (axis, scenes)) in enumerate(VIEWS.items()):
+        for seed, (label, (axis, padding, scenes)) in enumerate(VIEWS.items()):
             shown = view(args[0], axis, seed), *args[1:]
+            if padding and isinstance(self.module, Exported):  # which takes img_shape last
+                shown = *shown[:-1], args[-1] - args[-1] // padding
             noisy, _ = crowd(WithHeads(self.module, self.detector), self.detector, shown, seed, scenes)
             yield label, noisy, shown
 
