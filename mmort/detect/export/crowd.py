@@ -37,12 +37,12 @@ Stronger noise saturates the scores, and then no threshold decides; very large o
 
 
 class View(NamedTuple):
-    """Another look of an input."""
+    """How an input is shown once more."""
 
     axis: int
     """That its images are reversed along."""
     padding: int
-    """Images lack one in so many rows and columns of the input; 0: none."""
+    """One in so many rows and columns of the input is padding; 0: none is."""
     scenes: Sequence[tuple[float, float]]
 
 
@@ -50,7 +50,7 @@ VIEWS = {
     ", mirrored, noise in image and heads": View(-1, 0, SCENES),
     ", upside down, padded, noise in image and heads": View(-2, 8, ((math.inf, 2), *SCENES)),
 }
-"""By what the inputs of rows of such comparisons end with.
+"""The views, by what the inputs of their rows end with.
 
 Noise is drawn for each, as one draw may leave a limit unreached; each image shows the layers other numbers, too.  In
 one of them it is strong, so that angles leave their range, and boxes the image.

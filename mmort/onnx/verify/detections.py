@@ -56,7 +56,7 @@ class Limits(NamedTuple):
     """The corners, in pixels."""
     score: NDArray[Any]
     box_of_rest: NDArray[Any]
-    """The corners of those for which nothing is within these limits."""
+    """The corners of those detections that nothing matches within these limits."""
 
 
 @dataclass(frozen=True)

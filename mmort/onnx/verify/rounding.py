@@ -32,7 +32,7 @@ MAX_FACTOR = 32
 """How many times torch's rounding a number may be off.  ``docs/reliability.md`` has the factors that were measured."""
 
 MAX_ACCIDENTS = 1e-3
-"""Share of numbers for which all runs may be exact by accident, or a single number."""
+"""Share of numbers on which all runs may agree by accident; a single number always may be one."""
 
 EPSILON = float(np.finfo(np.float32).eps)
 MIN_SLICE = 8

@@ -52,7 +52,7 @@ Reselected = Callable[[NDArray[Any], NDArray[Any], NDArray[np.int64]], Sequence[
 Arrays = Sequence[NDArray[Any]]
 
 FURTHER_RUNS = 3
-"""By which a number is judged again that is off by more than the first runs, which may agree by accident."""
+"""How many further runs judge a number that the first two, which may agree by accident, do not allow."""
 
 
 class Exact:
@@ -87,7 +87,7 @@ class Exact:
         return self._results
 
     def further(self) -> Sequence[Arrays]:
-        """Return the outputs with yet other rounding, of several runs; none if the model does not run in float64."""
+        """Return the outputs of runs with yet other rounding; none if the model does not run in float64."""
         if self._further is None:
             seeds = range(1, 1 + FURTHER_RUNS) if self.outputs()[0] else ()
             self._further = [self._round_otherwise(seed) for seed in seeds]
