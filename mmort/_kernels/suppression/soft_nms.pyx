@@ -191,7 +191,7 @@ cdef ptrdiff_t _suppress_by_pairs(mmk_call *call, real *planes, int64_t *indices
 
 cdef simd_void _count_overlaps(const real *planes, ptrdiff_t stride, ptrdiff_t begin, ptrdiff_t end, ptrdiff_t box,
                                real offset, real threshold, int64_t *hits, int64_t *vectors,
-                           int64_t *decays) noexcept nogil:
+                               int64_t *decays) noexcept nogil:
     """Counts the boxes of positions [begin, end) that overlap a box, vectors that have any, and those that decay."""
     cdef const real *area = planes + 4 * stride
     cdef int32_t overlapping = 0, decaying = 0, overlaps, is_hit
@@ -215,8 +215,8 @@ cdef bint _grid_pays(int64_t method, int64_t width, int64_t boxes, int64_t hits,
                      int64_t decays) noexcept nogil:
     """Returns whether a grid is faster, by sums over the probes; `boxes` are those beyond the fewest for a grid."""
     if method == GAUSSIAN:
-        return boxes > (FLOAT_BOXES_PER_HIT * (hits - vectors) if width == sizeof(float)
-                        else DOUBLE_BOXES_PER_HIT * hits)
+        return boxes > (
+            FLOAT_BOXES_PER_HIT * (hits - vectors) if width == sizeof(float) else DOUBLE_BOXES_PER_HIT * hits)
     if method == NAIVE:
         return boxes > BOXES_PER_HIT * hits + NAIVE_BOXES_PER_DECAY * decays * <int64_t>sizeof(float) // width
     return boxes > BOXES_PER_HIT * hits + LINEAR_BOXES_PER_DECAY * decays
