@@ -356,7 +356,7 @@ def test_each_detection_may_be_that_of_either_of_torchs_runs(actual, matched):
     ("exact", "rounded", "actual", "ok"),
     [(8, 20, 30, True), (8, 20, -30, True), (8, 20, 40, False), (2, 20, 30, False), (8, 8, 30, False)],
 )
-def test_a_box_in_three_places_may_be_in_a_fourth(exact, rounded, actual, ok):
+def test_a_box_of_three_positions_may_have_a_fourth(exact, rounded, actual, ok):
     """It may be eight times as far away as the nearest two are apart, and 400 times the tolerance of 0.09 pixels."""
     runs = [boxes_from(x, *range(10, 30)) for x in (actual, 0, exact, rounded)]
     assert judged(*runs)[1].ok is ok

@@ -37,7 +37,7 @@ least."""
 
 MAX_OF_ROUNDING, MAX_WIDENING, MAX_OF_BOX = 8, 50, 400
 """How many times as far as torch's own rounding moves it, or most of its image, a detection may be off, and how many
-times its tolerances; its box may be off by more of these if torch itself has it in three places."""
+times its tolerances; and how many times its tolerance a box may be off whose position differs in all runs of torch."""
 
 
 MIN_SCORE = 2**-23
@@ -505,8 +505,8 @@ def _scale(reach: NDArray[Any]) -> NDArray[Any]:
 def _widened(outputs: Outputs, image: int, expected_dets: NDArray[Any], expected_labels: NDArray[Any]) -> Limits:
     """Return the limits of an image's detections, wider for those that torch's own rounding moves.
 
-    Its runs may agree on one detection by accident, so all may be as far off as most of them are.  Where a box is in
-    three places in three runs, it may be in a fourth; where it is in two, rounding decides between these.
+    Its runs may agree on one detection by accident, so all may be as far off as most of them are.  If a box
+    has another position in each run, the file's may be a further one; if it has two, rounding chooses one of them.
     """
     limits = _limits(expected_dets, outputs.tolerances)
     images = [used_rows([array[image] for array in run]) for run in _runs_in_torch(outputs)]
