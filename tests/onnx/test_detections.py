@@ -11,13 +11,8 @@ import pytest
 import mmort.onnx
 from mmort.onnx.verify import comparators, detections
 from mmort.onnx.verify.comparators import COMPARATORS
-from mmort.onnx.verify.detections import (
-    NAMES,
-    DetectionRow,
-    compare_detections,
-    match_detections,
-    require_detections,
-)
+from mmort.onnx.verify.detections import NAMES, DetectionRow, compare_detections, require_detections
+from mmort.onnx.verify.matching import match_detections
 from mmort.onnx.verify.sessions import open_session
 from mmort.onnx.verify.values import Outputs, Reference, Tolerances
 

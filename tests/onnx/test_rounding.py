@@ -10,8 +10,8 @@ import mmort.onnx
 import mmort.torch
 from mmort.onnx.verify import double_precision, numbers, rounding
 from mmort.onnx.verify.detections import compare as detections_of
-from mmort.onnx.verify.detections import match_within
 from mmort.onnx.verify.double_precision import in_float64
+from mmort.onnx.verify.matching import match_within, usual_limits
 from mmort.onnx.verify.rounding import EPSILON, MAX_FACTOR, RoundingRow, compare_output
 from mmort.onnx.verify.values import FURTHER_RUNS, Exact, Outputs, Reference, Tolerances
 
@@ -414,9 +414,10 @@ def test_equal_infinite_boxes_match():
     """They make no other box uncertain."""
     dets = np.array([[0, 0, np.inf, 9, 0.9], [0, 0, 9, 9, 0.8]])
     labels = np.zeros(2, int)
-    assert match_within(dets, labels, dets, labels, Tolerances()).tolist() == [0, 1]
+    limits = usual_limits(dets, Tolerances())
+    assert match_within(dets, labels, dets, labels, limits).tolist() == [0, 1]
     other = dets + np.array([[0] * 5, [0, 0, 1, 0, 0]])
-    assert match_within(other, labels, dets, labels, Tolerances()).tolist() == [0, -1]
+    assert match_within(other, labels, dets, labels, limits).tolist() == [0, -1]
 
 
 @pytest.mark.parametrize(("off", "ok"), [(0.0039, True), (0.0041, False)])

@@ -19,8 +19,8 @@ import onnx.numpy_helper
 from numpy.typing import NDArray
 
 from mmort.onnx.graph import inspection
-from mmort.onnx.verify.detections import match_within, used_rows
 from mmort.onnx.verify.masks import Masks
+from mmort.onnx.verify.matching import match_within, used_rows, usual_limits
 from mmort.onnx.verify.values import Tolerances
 
 DRAWS = 96
@@ -109,7 +109,8 @@ def _image(outputs: Sequence[NDArray[Any]], image: int) -> list[NDArray[Any]]:
 def _matches(actual: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]], limits: Tolerances) -> NDArray[np.int64]:
     """Return for each expected detection the index of its match within the limits, those of masks too, or -1."""
     masks = Masks(actual[2], expected[2]) if len(actual) > 2 else None
-    matches = match_within(*actual[:2], *expected[:2], limits, masks.overlaps if masks else None)
+    overlaps = masks.overlaps if masks else None
+    matches = match_within(*actual[:2], *expected[:2], usual_limits(expected[0], limits), overlaps)
     if masks:
         for number in np.flatnonzero(matches >= 0).tolist():
             if masks.overlaps([matches[number]], number)[0] < limits.min_mask_overlap:

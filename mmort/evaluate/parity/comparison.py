@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mmort.onnx.verify.detections import match_detections
+from mmort.onnx.verify.matching import match_detections
 from mmort.onnx.verify.values import Tolerances
 from mmort.predict import ImageMasks
 

@@ -1,4 +1,4 @@
-"""Detections compared as sets, image by image: the comparator of detectors, and the package's matching of detections.
+"""Detections compared as sets, image by image: the comparator of detectors.
 
 A detector's outputs are boxes with scores (N, K, 5), or rotated ones (N, K, 6), labels (N, K) with -1 in unused rows,
 and optionally masks (N, K, h, w).  The order of the rows does not matter, as equal scores may be sorted differently.
@@ -7,18 +7,26 @@ Outputs after these are compared number by number, apart from panoptic maps and 
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from mmort.detections import boxes
 from mmort.onnx.verify import numbers, panoptic, rounding
-from mmort.onnx.verify.masks import Masks, Overlaps
+from mmort.onnx.verify.limits import (
+    MAX_WIDENING,
+    differ_in_shape,
+    mask_limits,
+    row_distances,
+    runs_in_torch,
+    widened_limits,
+)
+from mmort.onnx.verify.masks import Masks
+from mmort.onnx.verify.matching import Rows, match_within, scale_of, used_rows, usual_limits
 from mmort.onnx.verify.report import Row, number_text
 from mmort.onnx.verify.ties import at_limit
 from mmort.onnx.verify.values import Outputs, Reference, Tolerances
@@ -31,32 +39,9 @@ MAX_CHANGE = 5
 inside the mask, and by 4 times as much with the Gaussian decay of SOLO's matrix NMS, exp(-2 IoU^2)."""
 
 
-MIN_REACH = 0.2
-"""Share of the median of the largest coordinates of an image's boxes that the tolerance of each is computed for at
-least."""
-
-MAX_OF_ROUNDING, MAX_WIDENING, MAX_OF_BOX = 8, 50, 400
-"""How many times as far as torch's own rounding moves it, or most of its image, a detection may be off, and how many
-times its tolerances; and how many times its tolerance a box may be off whose position differs in all runs of torch."""
-
-
 MIN_SCORE = 2**-23
 """ONNX Runtime's sigmoid is off by as much as 2**-24, and 0 below -18: where a detector's threshold is 0, it may drop
 detections with scores below this that torch keeps."""
-
-
-Rows = list[NDArray[Any]]
-"""Boxes with scores (K, 5 or 6), labels (K,), and perhaps masks (K, h, w), of the detections in an image."""
-
-
-class Limits(NamedTuple):
-    """How far each expected detection may be off."""
-
-    box: NDArray[Any]
-    """The corners, in pixels."""
-    score: NDArray[Any]
-    box_of_rest: NDArray[Any]
-    """The corners of those detections that nothing matches within these limits."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +142,7 @@ def _are_detections(names: Sequence[str], arrays: Sequence[NDArray[Any]]) -> boo
 
 def _differ_in_kind(array: NDArray[Any], other: NDArray[Any]) -> bool:
     """Return whether two arrays differ in their dtypes or their shapes, apart from the number of detections."""
-    return array.dtype != other.dtype or array.shape[:1] + array.shape[2:] != other.shape[:1] + other.shape[2:]
+    return array.dtype != other.dtype or differ_in_shape(array, other)
 
 
 def compare_detections(
@@ -212,9 +197,9 @@ def _with_masks_of_ties(outputs: Outputs, rows: Sequence[DetectionRow]) -> list[
     indices = np.full(labels.shape, -1)
     for image in [row.image for row in rows if row.ties]:
         candidates, used = outputs.reference.candidates[image], labels[image] >= 0
-        kept = match_within(
-            candidates.dets, candidates.labels, dets[image][used], labels[image][used], outputs.tolerances
-        )
+        found = dets[image][used], labels[image][used]
+        limits = usual_limits(found[0], outputs.tolerances)
+        kept = match_within(candidates.dets, candidates.labels, *found, limits)
         if (kept >= 0).all():  # otherwise scores are equal to 0, and the file has no other detections
             indices[image][used] = candidates.indices[kept]
             tied.append(image)
@@ -228,57 +213,6 @@ def _with_masks_of_ties(outputs: Outputs, rows: Sequence[DetectionRow]) -> list[
     return compared
 
 
-def match_detections(
-    dets: NDArray[Any],
-    labels: NDArray[Any],
-    expected_dets: NDArray[Any],
-    expected_labels: NDArray[Any],
-    *,
-    box_tolerance: ArrayLike,
-    score_tolerance: ArrayLike,
-    overlaps: Overlaps | None = None,
-) -> NDArray[np.int64]:
-    """Match the expected detections of an image with the detections found, label by label.
-
-    By descending score, each expected detection takes an unmatched box of its label within the tolerances: the one with
-    the most similar mask, or without masks the nearest.
-
-    Parameters
-    ----------
-    dets, expected_dets : ndarray
-        Boxes with scores, (K, 5) and (L, 5), or (K, 6) and (L, 6) if they are rotated.
-    labels, expected_labels : ndarray
-        (K,) and (L,).
-    box_tolerance, score_tolerance : float or array of shape (L,)
-        The largest difference of a corner's coordinate, in pixels, and of the score.
-    overlaps : callable, optional
-        Returns the overlaps of the masks of some detections found, by their indices, with that of an expected one.
-
-    Returns
-    -------
-    ndarray of int64, shape (L,)
-        For each expected detection the index of its match in `dets`, or -1.
-    """
-    box_tolerance = np.broadcast_to(box_tolerance, len(expected_dets))
-    score_tolerance = np.broadcast_to(score_tolerance, len(expected_dets))
-    matches = np.full(len(expected_dets), -1)
-    free = np.ones(len(dets), bool)
-    for index in np.argsort(-expected_dets[:, -1], kind="stable"):
-        distance = boxes.distances(dets, expected_dets[index])
-        candidates = (
-            free
-            & (labels == expected_labels[index])
-            & (distance <= box_tolerance[index])
-            & (np.abs(dets[:, -1] - expected_dets[index, -1]) <= score_tolerance[index])
-        )
-        if candidates.any():
-            nearest = np.flatnonzero(candidates)[distance[candidates].argsort(kind="stable")]
-            alike = overlaps(nearest, int(index)).argmax() if overlaps is not None and len(nearest) > 1 else 0
-            matches[index] = nearest[alike]
-            free[matches[index]] = False
-    return matches
-
-
 def _compare_rounding(outputs: Outputs) -> list[rounding.RoundingRow]:
     """Compare matching detections once more, by torch's rounding, if its outputs in float64 decide.
 
@@ -286,11 +220,11 @@ def _compare_rounding(outputs: Outputs) -> list[rounding.RoundingRow]:
     """
     exact = outputs.reference.exact
     decides = exact is not None and exact.decides and outputs.tolerances.by_rounding
-    if not decides or not (in_torch := _runs_in_torch(outputs)):
+    if not decides or not (in_torch := runs_in_torch(outputs)):
         return []
     rows = _judge_by_runs(outputs, in_torch)
     if all(row.ok or row.may_be_accident for row in rows) and not all(row.ok for row in rows):
-        rows = _judge_by_runs(outputs, _runs_in_torch(outputs, further=True))
+        rows = _judge_by_runs(outputs, runs_in_torch(outputs, further=True))
     return rows
 
 
@@ -301,8 +235,8 @@ def _judge_by_runs(outputs: Outputs, in_torch: Sequence[Sequence[NDArray[Any]]])
     for image in range(len(outputs.actual[1])):
         detections = [used_rows([array[image] for array in run]) for run in runs]
         dets, labels, *_ = detections[1]
-        limits = _widened(outputs, image, dets, labels)
-        matches = np.array([_match(run[0], run[1], dets, labels, limits) for run in detections])
+        limits = widened_limits(outputs, image, dets, labels)
+        matches = np.array([match_within(run[0], run[1], dets, labels, limits) for run in detections])
         matches = matches[:, (matches >= 0).all(0)]
         images.append([[array[rows] for array in run] for run, rows in zip(detections, matches, strict=True)])
     arrays = [[np.concatenate(parts) for parts in zip(*run, strict=True)] for run in zip(*images, strict=True)]
@@ -313,10 +247,10 @@ def _judge_by_runs(outputs: Outputs, in_torch: Sequence[Sequence[NDArray[Any]]])
     steady = np.ones(len(arrays[0][0]), bool)
     if outputs.mask_threshold is None:  # otherwise a cell at the threshold changes box and score
         found, expected, exact_dets, *rounded = (run[0] for run in arrays)
-        difference = np.fmin(_distances(found, expected), _distances(found, exact_dets))
-        spread = np.fmax.reduce([_distances(run, exact_dets) for run in (expected, *rounded)])
+        difference = np.fmin(row_distances(found, expected), row_distances(found, exact_dets))
+        spread = np.fmax.reduce([row_distances(run, exact_dets) for run in (expected, *rounded)])
         reach = boxes.reach(exact_dets)
-        scale = _scale(reach)
+        scale = scale_of(reach)
         rows.append(rounding.row_of(outputs.inputs, "boxes", found[:, :-1].shape, difference, spread, reach, scale))
         rows.append(rounding.compare_output(outputs.inputs, "scores", *(run[0][:, -1] for run in arrays)))
         # A mask follows its box, which is judged above: a narrow box that torch happens to compute well in both of its
@@ -332,16 +266,6 @@ def _judge_by_runs(outputs: Outputs, in_torch: Sequence[Sequence[NDArray[Any]]])
     return rows
 
 
-def _distances(dets: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:
-    """Return the distances between the boxes of two arrays of detections (K, 5 or 6), row by row."""
-    return np.array([boxes.distances(box[None], other)[0] for box, other in zip(dets, others, strict=True)])
-
-
-def _differ_in_shape(array: NDArray[Any], other: NDArray[Any]) -> bool:
-    """Return whether two arrays differ in their shapes, apart from the number of detections."""
-    return array.shape[:1] + array.shape[2:] != other.shape[:1] + other.shape[2:]
-
-
 def _are_binary(masks: NDArray[Any]) -> bool:
     """Return whether masks are of 0 and 1, which no rounding describes."""
     return bool(((masks == 0) | (masks == 1)).all())
@@ -354,7 +278,7 @@ def _compare_image(outputs: Outputs, image: int) -> DetectionRow:
     """
     expected = used_rows([array[image] for array in outputs.expected])
     row = _compare_with(outputs, image, expected)
-    if row.problem and outputs.tolerances.by_rounding and (runs := _runs_in_torch(outputs)):
+    if row.problem and outputs.tolerances.by_rounding and (runs := runs_in_torch(outputs)):
         exact = used_rows([array[image] for array in runs[0]])
         of_either = _compare_with(outputs, image, _of_either(outputs, image, expected, exact))
         row = row if of_either.problem else of_either
@@ -367,12 +291,12 @@ def _of_either(outputs: Outputs, image: int, expected: Rows, exact: Rows) -> Row
     If these are fewer than torch has either way, the file lacks some, and the expected ones are returned.
     """
     actual = used_rows([array[image] for array in outputs.actual])
-    limits = _widened(outputs, image, expected[0], expected[1])
-    in_exact, in_file = (_match(rows[0], rows[1], expected[0], expected[1], limits) for rows in (exact, actual))
+    limits = widened_limits(outputs, image, expected[0], expected[1])
+    in_exact, in_file = (match_within(rows[0], rows[1], expected[0], expected[1], limits) for rows in (exact, actual))
     only_exact = [np.delete(array, in_exact[in_exact >= 0], 0) for array in exact]
     unmatched = [np.delete(array, in_file[in_file >= 0], 0) for array in actual]
-    limits = _widened(outputs, image, only_exact[0], only_exact[1])
-    chosen = _match(unmatched[0], unmatched[1], only_exact[0], only_exact[1], limits) >= 0
+    limits = widened_limits(outputs, image, only_exact[0], only_exact[1])
+    chosen = match_within(unmatched[0], unmatched[1], only_exact[0], only_exact[1], limits) >= 0
     kept = (in_exact >= 0) | (in_file >= 0)
     if kept.sum() + chosen.sum() < min(len(expected[0]), len(exact[0])):
         return expected
@@ -386,10 +310,11 @@ def _compare_with(outputs: Outputs, image: int, expected: Rows) -> DetectionRow:
     expected_dets, expected_labels, *expected_values = expected
     masks = Masks(values[0], expected_values[0]) if values else None
     overlaps_of = masks.overlaps if masks else None
-    matches = match_within(dets, labels, expected_dets, expected_labels, tolerances, overlaps_of)
+    limits = usual_limits(expected_dets, tolerances)
+    matches = match_within(dets, labels, expected_dets, expected_labels, limits, overlaps_of)
     if (matches < 0).any() and tolerances.by_rounding:
-        limits = _widened(outputs, image, expected_dets, expected_labels)
-        matches = _match(dets, labels, expected_dets, expected_labels, limits, overlaps_of)
+        limits = widened_limits(outputs, image, expected_dets, expected_labels)
+        matches = match_within(dets, labels, expected_dets, expected_labels, limits, overlaps_of)
     if masks and outputs.mask_threshold is not None:
         _match_at_threshold(matches, masks, outputs, dets, labels, expected_dets, expected_labels)
     matched = np.flatnonzero(matches >= 0)
@@ -398,8 +323,8 @@ def _compare_with(outputs: Outputs, image: int, expected: Rows) -> DetectionRow:
     overlaps = np.array([masks.overlaps([matches[index]], index)[0] for index in matched.tolist()] if masks else [])
     mask_limit = tolerances.min_mask_overlap
     if overlaps.min(initial=1) < mask_limit and tolerances.by_rounding:
-        mask_limits = _mask_limits(outputs, image, expected)[matched]
-        mask_limit = float(max(mask_limits[overlaps < mask_limits], default=mask_limits.min()))
+        least = mask_limits(outputs, image, expected)[matched]
+        mask_limit = float(max(least[overlaps < least], default=least.min()))
     unmatched_scores = expected_dets[matches < 0, -1], np.delete(dets[:, -1], matches[matched])
     near_zero = [int((scores < MIN_SCORE).sum()) for scores in unmatched_scores]
     missing, extra = (len(scores) - count for scores, count in zip(unmatched_scores, near_zero, strict=True))
@@ -407,7 +332,8 @@ def _compare_with(outputs: Outputs, image: int, expected: Rows) -> DetectionRow:
     if missing or extra:
         if candidates is not None:
             before_limit = candidates[image]
-            kept = match_within(before_limit.dets, before_limit.labels, dets, labels, tolerances)
+            limits = usual_limits(dets, tolerances)
+            kept = match_within(before_limit.dets, before_limit.labels, dets, labels, limits)
             if (kept >= 0).all() and before_limit.may_be(kept, tolerances):
                 ties = max(missing, extra)
         elif len(dets) == outputs.actual[1].shape[1] and len(expected_dets) == outputs.expected[1].shape[1]:
@@ -454,138 +380,6 @@ def _match_at_threshold(
             if abs(dets[index, 4] - target[4]) <= tolerances.of(target[4]) + MAX_CHANGE * share * target[4]:
                 matches[expected] = index
                 break
-
-
-def match_within(
-    dets: NDArray[Any],
-    labels: NDArray[Any],
-    expected_dets: NDArray[Any],
-    expected_labels: NDArray[Any],
-    tolerances: Tolerances,
-    overlaps: Overlaps | None = None,
-) -> NDArray[np.int64]:
-    """Match detections with the tolerances of their largest coordinates and of their scores."""
-    return _match(dets, labels, expected_dets, expected_labels, _limits(expected_dets, tolerances), overlaps)
-
-
-def _match(
-    dets: NDArray[Any],
-    labels: NDArray[Any],
-    expected_dets: NDArray[Any],
-    expected_labels: NDArray[Any],
-    limits: Limits,
-    overlaps: Overlaps | None = None,
-) -> NDArray[np.int64]:
-    """Match detections within limits."""
-    settings: dict[str, Any] = {"box_tolerance": limits.box, "score_tolerance": limits.score, "overlaps": overlaps}
-    matches = match_detections(dets, labels, expected_dets, expected_labels, **settings)
-    rest, free = matches < 0, np.setdiff1d(np.arange(len(dets)), matches)
-    settings = {"box_tolerance": limits.box_of_rest[rest], "score_tolerance": limits.score[rest]}
-    of_rest = match_detections(dets[free], labels[free], expected_dets[rest], expected_labels[rest], **settings)
-    matches[rest] = np.append(free, -1)[of_rest]
-    return matches
-
-
-def _limits(expected_dets: NDArray[Any], tolerances: Tolerances) -> Limits:
-    """Return the tolerances of the largest coordinates of some detections, and of their scores."""
-    box = tolerances.of(_scale(boxes.reach(expected_dets)))
-    return Limits(box, tolerances.of(expected_dets[:, -1]), box)
-
-
-def _scale(reach: NDArray[Any]) -> NDArray[Any]:
-    """Return what the rounding of boxes grows with: their largest coordinates, or what those of most boxes are.
-
-    A box at the origin is a difference of larger numbers, so its own coordinates do not bound its rounding; a huge box
-    makes no other one uncertain.
-    """
-    least = MIN_REACH * np.median(reach) if len(reach) else 0
-    return np.maximum(reach, least or 1.0)
-
-
-def _widened(outputs: Outputs, image: int, expected_dets: NDArray[Any], expected_labels: NDArray[Any]) -> Limits:
-    """Return the limits of an image's detections, wider for those that torch's own rounding moves.
-
-    Its runs may agree on one detection by accident, so all may be as far off as most of them are.  If a box
-    has another position in each run, the file's may be a further one; if it has two, rounding chooses one of them.
-    """
-    limits = _limits(expected_dets, outputs.tolerances)
-    images = [used_rows([array[image] for array in run]) for run in _runs_in_torch(outputs)]
-    if not images:
-        return limits
-    runs = [_same_detections(dets, labels, expected_dets, expected_labels, limits) for dets, labels, *_ in images]
-    pairs = itertools.combinations([expected_dets, *runs], 2)
-    apart = [_distances(first, second) / limits.box for first, second in pairs]
-    scores = [np.abs(run[:, -1] - expected_dets[:, -1]) / limits.score for run in runs]
-    nearest = np.minimum.reduce(apart)
-    widened = limits.box * _widening(np.fmax(*apart[:2]))
-    farther = limits.box * np.minimum(MAX_OF_ROUNDING * nearest, MAX_OF_BOX)
-    return Limits(widened, limits.score * _widening(np.fmax(*scores)), np.fmax(widened, farther))
-
-
-def _same_detections(
-    dets: NDArray[Any],
-    labels: NDArray[Any],
-    expected_dets: NDArray[Any],
-    expected_labels: NDArray[Any],
-    usual: Limits,
-) -> NDArray[Any]:
-    """Return for each expected detection that of another run of torch, NaN if there is none."""
-    limits = Limits(MAX_WIDENING * usual.box, MAX_WIDENING * usual.score, MAX_OF_BOX * usual.box)
-    matches = _match(dets, labels, expected_dets, expected_labels, limits)
-    return np.append(dets, np.full_like(expected_dets, np.nan, shape=(1, dets.shape[1])), 0)[matches]
-
-
-def _widening(moved: NDArray[Any]) -> NDArray[Any]:
-    """Return what to multiply the limits of an image's detections by, as rounding moves them by such shares of these.
-
-    The share of a detection that torch has in float32 only is NaN.
-    """
-    known = moved[~np.isnan(moved)]
-    typical = np.median(known) if len(known) else 0
-    return np.clip(MAX_OF_ROUNDING * np.fmax(moved, typical), 1, MAX_WIDENING)
-
-
-def _mask_limits(outputs: Outputs, image: int, expected: Rows) -> NDArray[Any]:
-    """Return what the masks of an image's detections must overlap by, less for those that torch's rounding changes."""
-    dets, labels, expected_masks = expected
-    limits = _widened(outputs, image, dets, labels)
-    tolerance = 1 - outputs.tolerances.min_mask_overlap
-    changed = np.full(len(dets), np.nan)
-    for run in _runs_in_torch(outputs):
-        other_dets, other_labels, other = used_rows([array[image] for array in run])
-        masks = Masks(other, expected_masks)
-        matches = _match(other_dets, other_labels, dets, labels, limits, masks.overlaps)
-        for index in np.flatnonzero(matches >= 0).tolist():
-            share = (1 - masks.overlaps([matches[index]], index)[0]) / tolerance
-            changed[index] = np.fmax(changed[index], share)
-    return 1 - tolerance * _widening(changed)
-
-
-def _runs_in_torch(outputs: Outputs, *, further: bool = False) -> list[Sequence[NDArray[Any]]]:
-    """Return what torch computes in float64, and in float32 with other rounding; none where it cannot.
-
-    Boxes are infinite in all runs where float32 does not hold them.
-    """
-    exact = outputs.reference.exact
-    runs: list[Sequence[NDArray[Any]]] = []
-    if exact is not None:
-        more = exact.further() if further else ()
-        runs += [(_within_float32(run[0]), *run[1:]) for run in (*exact.outputs(), *more) if run]
-    expected = outputs.expected
-    alike = (len(run) == len(expected) and not any(map(_differ_in_shape, run, expected)) for run in runs)
-    return runs if all(alike) else []
-
-
-def _within_float32(array: NDArray[Any]) -> NDArray[Any]:
-    """Return numbers, infinite ones for those that are too large for float32."""
-    return np.where(np.abs(array) > np.finfo(np.float32).max, np.copysign(np.inf, array), array)
-
-
-def used_rows(outputs: Sequence[NDArray[Any]]) -> Rows:
-    """Return the rows that hold a detection, boxes and scores as float64."""
-    used = outputs[1] >= 0
-    dets, *values = (array[used] for array in outputs)
-    return [dets.astype(np.float64), *values]
 
 
 def _overlap_text(overlap: float | None) -> str:

@@ -1,0 +1,108 @@
+"""Limits of detections, wider for those that torch's own rounding moves: by this much they may be off."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmort.detections import boxes
+from mmort.onnx.verify.masks import Masks
+from mmort.onnx.verify.matching import Limits, Rows, match_within, used_rows, usual_limits
+from mmort.onnx.verify.values import Outputs
+
+MAX_OF_ROUNDING, MAX_WIDENING, MAX_OF_BOX = 8, 50, 400
+"""How many times as far as torch's own rounding moves it, or most of its image, a detection may be off, and how many
+times its tolerances; and how many times its tolerance a box may be off whose position differs in all runs of torch."""
+
+
+def widened_limits(outputs: Outputs, image: int, expected_dets: NDArray[Any], expected_labels: NDArray[Any]) -> Limits:
+    """Return the limits of an image's detections, wider for those that torch's own rounding moves.
+
+    Its runs may agree on one detection by accident, so all may be as far off as most of them are.  If a box
+    has another position in each run, the file's may be a further one; if it has two, rounding chooses one of them.
+    """
+    limits = usual_limits(expected_dets, outputs.tolerances)
+    images = [used_rows([array[image] for array in run]) for run in runs_in_torch(outputs)]
+    if not images:
+        return limits
+    runs = [_same_detections(dets, labels, expected_dets, expected_labels, limits) for dets, labels, *_ in images]
+    pairs = itertools.combinations([expected_dets, *runs], 2)
+    apart = [row_distances(first, second) / limits.box for first, second in pairs]
+    scores = [np.abs(run[:, -1] - expected_dets[:, -1]) / limits.score for run in runs]
+    nearest = np.minimum.reduce(apart)
+    widened = limits.box * _widening(np.fmax(*apart[:2]))
+    farther = limits.box * np.minimum(MAX_OF_ROUNDING * nearest, MAX_OF_BOX)
+    return Limits(widened, limits.score * _widening(np.fmax(*scores)), np.fmax(widened, farther))
+
+
+def _same_detections(
+    dets: NDArray[Any],
+    labels: NDArray[Any],
+    expected_dets: NDArray[Any],
+    expected_labels: NDArray[Any],
+    usual: Limits,
+) -> NDArray[Any]:
+    """Return for each expected detection that of another run of torch, NaN if there is none."""
+    limits = Limits(MAX_WIDENING * usual.box, MAX_WIDENING * usual.score, MAX_OF_BOX * usual.box)
+    matches = match_within(dets, labels, expected_dets, expected_labels, limits)
+    return np.append(dets, np.full_like(expected_dets, np.nan, shape=(1, dets.shape[1])), 0)[matches]
+
+
+def _widening(moved: NDArray[Any]) -> NDArray[Any]:
+    """Return what to multiply the limits of an image's detections by, as rounding moves them by such shares of these.
+
+    The share of a detection that torch has in float32 only is NaN.
+    """
+    known = moved[~np.isnan(moved)]
+    typical = np.median(known) if len(known) else 0
+    return np.clip(MAX_OF_ROUNDING * np.fmax(moved, typical), 1, MAX_WIDENING)
+
+
+def mask_limits(outputs: Outputs, image: int, expected: Rows) -> NDArray[Any]:
+    """Return what the masks of an image's detections must overlap by, less for those that torch's rounding changes."""
+    dets, labels, expected_masks = expected
+    limits = widened_limits(outputs, image, dets, labels)
+    tolerance = 1 - outputs.tolerances.min_mask_overlap
+    changed = np.full(len(dets), np.nan)
+    for run in runs_in_torch(outputs):
+        other_dets, other_labels, other = used_rows([array[image] for array in run])
+        masks = Masks(other, expected_masks)
+        matches = match_within(other_dets, other_labels, dets, labels, limits, masks.overlaps)
+        for index in np.flatnonzero(matches >= 0).tolist():
+            share = (1 - masks.overlaps([matches[index]], index)[0]) / tolerance
+            changed[index] = np.fmax(changed[index], share)
+    return 1 - tolerance * _widening(changed)
+
+
+def runs_in_torch(outputs: Outputs, *, further: bool = False) -> list[Sequence[NDArray[Any]]]:
+    """Return what torch computes in float64, and in float32 with other rounding; none where it cannot.
+
+    Boxes are infinite in all runs where float32 does not hold them.
+    """
+    exact = outputs.reference.exact
+    runs: list[Sequence[NDArray[Any]]] = []
+    if exact is not None:
+        more = exact.further() if further else ()
+        runs += [(_within_float32(run[0]), *run[1:]) for run in (*exact.outputs(), *more) if run]
+    expected = outputs.expected
+    alike = (len(run) == len(expected) and not any(map(differ_in_shape, run, expected)) for run in runs)
+    return runs if all(alike) else []
+
+
+def _within_float32(array: NDArray[Any]) -> NDArray[Any]:
+    """Return numbers, infinite ones for those that are too large for float32."""
+    return np.where(np.abs(array) > np.finfo(np.float32).max, np.copysign(np.inf, array), array)
+
+
+def differ_in_shape(array: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Return whether two arrays differ in their shapes, apart from the number of detections."""
+    return array.shape[:1] + array.shape[2:] != other.shape[:1] + other.shape[2:]
+
+
+def row_distances(dets: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:
+    """Return the distances between the boxes of two arrays of detections (K, 5 or 6), row by row."""
+    return np.array([boxes.distances(box[None], other)[0] for box, other in zip(dets, others, strict=True)])

@@ -1,0 +1,122 @@
+"""Matching of detections: those of an image with the expected ones, each within how far it may be off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mmort.detections import boxes
+from mmort.onnx.verify.masks import Overlaps
+from mmort.onnx.verify.values import Tolerances
+
+MIN_REACH = 0.2
+"""Share of the median of the largest coordinates of an image's boxes that the tolerance of each is computed for at
+least."""
+
+Rows = list[NDArray[Any]]
+"""Boxes with scores (K, 5 or 6), labels (K,), and perhaps masks (K, h, w), of the detections in an image."""
+
+
+class Limits(NamedTuple):
+    """How far each expected detection may be off."""
+
+    box: NDArray[Any]
+    """The corners, in pixels."""
+    score: NDArray[Any]
+    box_of_rest: NDArray[Any]
+    """The corners of those detections that nothing matches within these limits."""
+
+
+def match_detections(
+    dets: NDArray[Any],
+    labels: NDArray[Any],
+    expected_dets: NDArray[Any],
+    expected_labels: NDArray[Any],
+    *,
+    box_tolerance: ArrayLike,
+    score_tolerance: ArrayLike,
+    overlaps: Overlaps | None = None,
+) -> NDArray[np.int64]:
+    """Match the expected detections of an image with the detections found, label by label.
+
+    By descending score, each expected detection takes an unmatched box of its label within the tolerances: the one with
+    the most similar mask, or without masks the nearest.
+
+    Parameters
+    ----------
+    dets, expected_dets : ndarray
+        Boxes with scores, (K, 5) and (L, 5), or (K, 6) and (L, 6) if they are rotated.
+    labels, expected_labels : ndarray
+        (K,) and (L,).
+    box_tolerance, score_tolerance : float or array of shape (L,)
+        The largest difference of a corner's coordinate, in pixels, and of the score.
+    overlaps : callable, optional
+        Returns the overlaps of the masks of some detections found, by their indices, with that of an expected one.
+
+    Returns
+    -------
+    ndarray of int64, shape (L,)
+        For each expected detection the index of its match in `dets`, or -1.
+    """
+    box_tolerance = np.broadcast_to(box_tolerance, len(expected_dets))
+    score_tolerance = np.broadcast_to(score_tolerance, len(expected_dets))
+    matches = np.full(len(expected_dets), -1)
+    free = np.ones(len(dets), bool)
+    for index in np.argsort(-expected_dets[:, -1], kind="stable"):
+        distance = boxes.distances(dets, expected_dets[index])
+        candidates = (
+            free
+            & (labels == expected_labels[index])
+            & (distance <= box_tolerance[index])
+            & (np.abs(dets[:, -1] - expected_dets[index, -1]) <= score_tolerance[index])
+        )
+        if candidates.any():
+            nearest = np.flatnonzero(candidates)[distance[candidates].argsort(kind="stable")]
+            alike = overlaps(nearest, int(index)).argmax() if overlaps is not None and len(nearest) > 1 else 0
+            matches[index] = nearest[alike]
+            free[matches[index]] = False
+    return matches
+
+
+def match_within(
+    dets: NDArray[Any],
+    labels: NDArray[Any],
+    expected_dets: NDArray[Any],
+    expected_labels: NDArray[Any],
+    limits: Limits,
+    overlaps: Overlaps | None = None,
+) -> NDArray[np.int64]:
+    """Match detections as `match_detections` does, within limits."""
+    settings: dict[str, Any] = {"box_tolerance": limits.box, "score_tolerance": limits.score, "overlaps": overlaps}
+    matches = match_detections(dets, labels, expected_dets, expected_labels, **settings)
+    rest, free = matches < 0, np.setdiff1d(np.arange(len(dets)), matches)
+    settings = {"box_tolerance": limits.box_of_rest[rest], "score_tolerance": limits.score[rest]}
+    of_rest = match_detections(dets[free], labels[free], expected_dets[rest], expected_labels[rest], **settings)
+    matches[rest] = np.append(free, -1)[of_rest]
+    return matches
+
+
+def usual_limits(expected_dets: NDArray[Any], tolerances: Tolerances) -> Limits:
+    """Return the tolerances of the largest coordinates of some detections, and of their scores."""
+    box = tolerances.of(scale_of(boxes.reach(expected_dets)))
+    return Limits(box, tolerances.of(expected_dets[:, -1]), box)
+
+
+def scale_of(reach: NDArray[Any]) -> NDArray[Any]:
+    """Return what the rounding of boxes grows with: their largest coordinates, or what those of most boxes are.
+
+    A box at the origin is a difference of larger numbers, so its own coordinates do not bound its rounding; a huge box
+    makes no other one uncertain.
+    """
+    least = MIN_REACH * np.median(reach) if len(reach) else 0
+    return np.maximum(reach, least or 1.0)
+
+
+def used_rows(outputs: Sequence[NDArray[Any]]) -> Rows:
+    """Return the rows that hold a detection, boxes and scores as float64."""
+    used = outputs[1] >= 0
+    dets, *values = (array[used] for array in outputs)
+    return [dets.astype(np.float64), *values]
