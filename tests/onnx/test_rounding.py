@@ -353,6 +353,16 @@ def test_each_detection_may_be_that_of_either_of_torchs_runs(actual, matched):
 
 
 @pytest.mark.parametrize(
+    ("actual", "ok"),
+    [((5, 0), True), ((5, 30), True), ((5, 60), True), ((5, 90), False), ((5,), False), ((0, 30), False)],
+)
+def test_each_detection_may_be_that_of_any_of_torchs_runs(actual, ok):
+    """The first box is in all of them, and the second one elsewhere in each."""
+    runs = [boxes_from(5, x) for x in (0, 30, 60)]
+    assert judged(boxes_from(*actual), *runs, decides=False)[1].ok is ok
+
+
+@pytest.mark.parametrize(
     ("exact", "rounded", "actual", "ok"),
     [(8, 20, 30, True), (8, 20, -30, True), (8, 20, 40, False), (2, 20, 30, False), (8, 8, 30, False)],
 )

@@ -21,6 +21,7 @@ from mmort.onnx.verify.limits import (
     MAX_WIDENING,
     differ_in_shape,
     mask_limits,
+    match_widened,
     row_distances,
     runs_in_torch,
     widened_limits,
@@ -272,35 +273,38 @@ def _are_binary(masks: NDArray[Any]) -> bool:
 
 
 def _compare_image(outputs: Outputs, image: int) -> DetectionRow:
-    """Compare the detections of one image with torch's; if they differ, each with those that it has in float64, too.
+    """Compare the detections of one image with torch's; if they differ, each with those of its other runs, too.
 
     Rounding decides what is suppressed at an overlap that is the threshold, and how a box lies whose sides are equal.
     """
     expected = used_rows([array[image] for array in outputs.expected])
     row = _compare_with(outputs, image, expected)
     if row.problem and outputs.tolerances.by_rounding and (runs := runs_in_torch(outputs)):
-        exact = used_rows([array[image] for array in runs[0]])
-        of_either = _compare_with(outputs, image, _of_either(outputs, image, expected, exact))
-        row = row if of_either.problem else of_either
+        others = [used_rows([array[image] for array in run]) for run in runs]
+        of_any = _compare_with(outputs, image, _of_any(outputs, image, [expected, *others]))
+        row = row if of_any.problem else of_any
     return row
 
 
-def _of_either(outputs: Outputs, image: int, expected: Rows, exact: Rows) -> Rows:
-    """Return the detections that torch has in float32 and in float64, and of the others those that the file has, too.
+def _of_any(outputs: Outputs, image: int, runs: Sequence[Rows]) -> Rows:
+    """Return the detections that all of torch's runs have, and of the others those that the file has, too.
 
-    If these are fewer than torch has either way, the file lacks some, and the expected ones are returned.
+    If these are fewer than any run has, the file lacks some, and those of the first run are returned.
     """
+    every, shared = runs[0], np.ones(len(runs[0][0]), bool)
+    for run in runs[1:]:
+        matches = match_widened(outputs, image, run, every)
+        others = [np.delete(array, matches[matches >= 0], 0) for array in run]
+        every = [np.concatenate(arrays) for arrays in zip(every, others, strict=True)]
+        shared = np.append(shared & (matches >= 0), np.zeros(len(others[0]), bool))
+    of_all, of_some = ([array[rows] for array in every] for rows in (shared, ~shared))
     actual = used_rows([array[image] for array in outputs.actual])
-    limits = widened_limits(outputs, image, expected[0], expected[1])
-    in_exact, in_file = (match_within(rows[0], rows[1], expected[0], expected[1], limits) for rows in (exact, actual))
-    only_exact = [np.delete(array, in_exact[in_exact >= 0], 0) for array in exact]
-    unmatched = [np.delete(array, in_file[in_file >= 0], 0) for array in actual]
-    limits = widened_limits(outputs, image, only_exact[0], only_exact[1])
-    chosen = match_within(unmatched[0], unmatched[1], only_exact[0], only_exact[1], limits) >= 0
-    kept = (in_exact >= 0) | (in_file >= 0)
-    if kept.sum() + chosen.sum() < min(len(expected[0]), len(exact[0])):
-        return expected
-    return [np.concatenate([array[kept], other[chosen]]) for array, other in zip(expected, only_exact, strict=True)]
+    in_file = match_widened(outputs, image, actual, of_all)
+    rest = [np.delete(array, in_file[in_file >= 0], 0) for array in actual]
+    chosen = match_widened(outputs, image, rest, of_some) >= 0
+    if len(of_all[0]) + chosen.sum() < min(len(run[0]) for run in runs):
+        return runs[0]
+    return [np.concatenate([array, other[chosen]]) for array, other in zip(of_all, of_some, strict=True)]
 
 
 def _compare_with(outputs: Outputs, image: int, expected: Rows) -> DetectionRow:
@@ -313,8 +317,7 @@ def _compare_with(outputs: Outputs, image: int, expected: Rows) -> DetectionRow:
     limits = usual_limits(expected_dets, tolerances)
     matches = match_within(dets, labels, expected_dets, expected_labels, limits, overlaps_of)
     if (matches < 0).any() and tolerances.by_rounding:
-        limits = widened_limits(outputs, image, expected_dets, expected_labels)
-        matches = match_within(dets, labels, expected_dets, expected_labels, limits, overlaps_of)
+        matches = match_widened(outputs, image, [dets, labels], expected, overlaps_of)
     if masks and outputs.mask_threshold is not None:
         _match_at_threshold(matches, masks, outputs, dets, labels, expected_dets, expected_labels)
     matched = np.flatnonzero(matches >= 0)

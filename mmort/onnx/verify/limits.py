@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmort.detections import boxes
-from mmort.onnx.verify.masks import Masks
+from mmort.onnx.verify.masks import Masks, Overlaps
 from mmort.onnx.verify.matching import Limits, Rows, match_within, used_rows, usual_limits
 from mmort.onnx.verify.values import Outputs
 
@@ -39,6 +39,14 @@ def widened_limits(outputs: Outputs, image: int, expected_dets: NDArray[Any], ex
     return Limits(widened, limits.score * _widening(np.fmax(*scores)), np.fmax(widened, farther))
 
 
+def match_widened(
+    outputs: Outputs, image: int, found: Rows, expected: Rows, overlaps: Overlaps | None = None
+) -> NDArray[np.int64]:
+    """Match detections of an image with expected ones within the limits that torch's rounding widens."""
+    limits = widened_limits(outputs, image, expected[0], expected[1])
+    return match_within(found[0], found[1], expected[0], expected[1], limits, overlaps)
+
+
 def _same_detections(
     dets: NDArray[Any],
     labels: NDArray[Any],
@@ -64,14 +72,12 @@ def _widening(moved: NDArray[Any]) -> NDArray[Any]:
 
 def mask_limits(outputs: Outputs, image: int, expected: Rows) -> NDArray[Any]:
     """Return what the masks of an image's detections must overlap by, less for those that torch's rounding changes."""
-    dets, labels, expected_masks = expected
-    limits = widened_limits(outputs, image, dets, labels)
     tolerance = 1 - outputs.tolerances.min_mask_overlap
-    changed = np.full(len(dets), np.nan)
+    changed = np.full(len(expected[0]), np.nan)
     for run in runs_in_torch(outputs):
-        other_dets, other_labels, other = used_rows([array[image] for array in run])
-        masks = Masks(other, expected_masks)
-        matches = match_within(other_dets, other_labels, dets, labels, limits, masks.overlaps)
+        found = used_rows([array[image] for array in run])
+        masks = Masks(found[2], expected[2])
+        matches = match_widened(outputs, image, found, expected, masks.overlaps)
         for index in np.flatnonzero(matches >= 0).tolist():
             share = (1 - masks.overlaps([matches[index]], index)[0]) / tolerance
             changed[index] = np.fmax(changed[index], share)
