@@ -21,6 +21,7 @@ from mmort.onnx.verify.limits import (
     MAX_WIDENING,
     differ_in_shape,
     mask_limits,
+    match_runs,
     match_widened,
     row_distances,
     runs_in_torch,
@@ -236,7 +237,7 @@ def _judge_by_runs(outputs: Outputs, in_torch: Sequence[Sequence[NDArray[Any]]])
     for image in range(len(outputs.actual[1])):
         detections = [used_rows([array[image] for array in run]) for run in runs]
         dets, labels, *_ = detections[1]
-        limits = widened_limits(outputs, image, dets, labels)
+        limits = widened_limits(outputs, image, detections[1])
         matches = np.array([match_within(run[0], run[1], dets, labels, limits) for run in detections])
         matches = matches[:, (matches >= 0).all(0)]
         images.append([[array[rows] for array in run] for run, rows in zip(detections, matches, strict=True)])
@@ -293,7 +294,7 @@ def _of_any(outputs: Outputs, image: int, runs: Sequence[Rows]) -> Rows:
     """
     every, shared = runs[0], np.ones(len(runs[0][0]), bool)
     for run in runs[1:]:
-        matches = match_widened(outputs, image, run, every)
+        matches = match_runs(outputs, run, every, widened_limits(outputs, image, every))
         others = [np.delete(array, matches[matches >= 0], 0) for array in run]
         every = [np.concatenate(arrays) for arrays in zip(every, others, strict=True)]
         shared = np.append(shared & (matches >= 0), np.zeros(len(others[0]), bool))

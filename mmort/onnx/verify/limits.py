@@ -18,21 +18,24 @@ MAX_OF_ROUNDING, MAX_WIDENING, MAX_OF_BOX = 8, 50, 400
 """How many times as far as torch's own rounding moves it, or most of its image, a detection may be off, and how many
 times its tolerances; and how many times its tolerance a box may be off whose position differs in all runs of torch."""
 
+MIN_OVERLAP = 0.5
+"""What the masks of one detection overlap by in two runs of torch, at least."""
 
-def widened_limits(outputs: Outputs, image: int, expected_dets: NDArray[Any], expected_labels: NDArray[Any]) -> Limits:
+
+def widened_limits(outputs: Outputs, image: int, expected: Rows) -> Limits:
     """Return the limits of an image's detections, wider for those that torch's own rounding moves.
 
     Its runs may agree on one detection by accident, so all may be as far off as most of them are.  If a box
     has another position in each run, the file's may be a further one; if it has two, rounding chooses one of them.
     """
-    limits = usual_limits(expected_dets, outputs.tolerances)
+    limits = usual_limits(expected[0], outputs.tolerances)
     images = [used_rows([array[image] for array in run]) for run in runs_in_torch(outputs)]
     if not images:
         return limits
-    runs = [_same_detections(dets, labels, expected_dets, expected_labels, limits) for dets, labels, *_ in images]
-    pairs = itertools.combinations([expected_dets, *runs], 2)
+    runs = [_same_detections(outputs, run, expected, limits) for run in images]
+    pairs = itertools.combinations([expected[0], *runs], 2)
     apart = [row_distances(first, second) / limits.box for first, second in pairs]
-    scores = [np.abs(run[:, -1] - expected_dets[:, -1]) / limits.score for run in runs]
+    scores = [np.abs(run[:, -1] - expected[0][:, -1]) / limits.score for run in runs]
     nearest = np.minimum.reduce(apart)
     widened = limits.box * _widening(np.fmax(*apart[:2]))
     farther = limits.box * np.minimum(MAX_OF_ROUNDING * nearest, MAX_OF_BOX)
@@ -43,21 +46,23 @@ def match_widened(
     outputs: Outputs, image: int, found: Rows, expected: Rows, overlaps: Overlaps | None = None
 ) -> NDArray[np.int64]:
     """Match detections of an image with expected ones within the limits that torch's rounding widens."""
-    limits = widened_limits(outputs, image, expected[0], expected[1])
+    limits = widened_limits(outputs, image, expected)
     return match_within(found[0], found[1], expected[0], expected[1], limits, overlaps)
 
 
-def _same_detections(
-    dets: NDArray[Any],
-    labels: NDArray[Any],
-    expected_dets: NDArray[Any],
-    expected_labels: NDArray[Any],
-    usual: Limits,
-) -> NDArray[Any]:
+def match_runs(outputs: Outputs, run: Rows, expected: Rows, limits: Limits) -> NDArray[np.int64]:
+    """Match detections of two of torch's runs.  Where boxes and scores are those of masks, a detection is its mask."""
+    if outputs.mask_threshold is None:
+        return match_within(run[0], run[1], expected[0], expected[1], limits)
+    overlaps = Masks(run[2], expected[2]).overlaps
+    return match_within(run[0], run[1], expected[0], expected[1], limits, overlaps, MIN_OVERLAP)
+
+
+def _same_detections(outputs: Outputs, run: Rows, expected: Rows, usual: Limits) -> NDArray[Any]:
     """Return for each expected detection that of another run of torch, NaN if there is none."""
     limits = Limits(MAX_WIDENING * usual.box, MAX_WIDENING * usual.score, MAX_OF_BOX * usual.box)
-    matches = match_within(dets, labels, expected_dets, expected_labels, limits)
-    return np.append(dets, np.full_like(expected_dets, np.nan, shape=(1, dets.shape[1])), 0)[matches]
+    missing = np.full_like(expected[0], np.nan, shape=(1, expected[0].shape[1]))
+    return np.append(run[0], missing, 0)[match_runs(outputs, run, expected, limits)]
 
 
 def _widening(moved: NDArray[Any]) -> NDArray[Any]:

@@ -39,6 +39,7 @@ def match_detections(
     box_tolerance: ArrayLike,
     score_tolerance: ArrayLike,
     overlaps: Overlaps | None = None,
+    min_overlap: float = 0.0,
 ) -> NDArray[np.int64]:
     """Match the expected detections of an image with the detections found, label by label.
 
@@ -55,6 +56,8 @@ def match_detections(
         The largest difference of a corner's coordinate, in pixels, and of the score.
     overlaps : callable, optional
         Returns the overlaps of the masks of some detections found, by their indices, with that of an expected one.
+    min_overlap : float
+        What the masks must overlap by, by default nothing.
 
     Returns
     -------
@@ -75,8 +78,12 @@ def match_detections(
         )
         if candidates.any():
             nearest = np.flatnonzero(candidates)[distance[candidates].argsort(kind="stable")]
-            alike = overlaps(nearest, int(index)).argmax() if overlaps is not None and len(nearest) > 1 else 0
-            matches[index] = nearest[alike]
+            if overlaps is not None and (len(nearest) > 1 or min_overlap):
+                shares = overlaps(nearest, int(index))
+                if shares.max() < min_overlap:
+                    continue
+                nearest = nearest[[shares.argmax()]]
+            matches[index] = nearest[0]
             free[matches[index]] = False
     return matches
 
@@ -88,13 +95,35 @@ def match_within(
     expected_labels: NDArray[Any],
     limits: Limits,
     overlaps: Overlaps | None = None,
+    min_overlap: float = 0.0,
 ) -> NDArray[np.int64]:
     """Match detections as `match_detections` does, within limits."""
-    settings: dict[str, Any] = {"box_tolerance": limits.box, "score_tolerance": limits.score, "overlaps": overlaps}
-    matches = match_detections(dets, labels, expected_dets, expected_labels, **settings)
-    rest, free = matches < 0, np.setdiff1d(np.arange(len(dets)), matches)
-    settings = {"box_tolerance": limits.box_of_rest[rest], "score_tolerance": limits.score[rest]}
-    of_rest = match_detections(dets[free], labels[free], expected_dets[rest], expected_labels[rest], **settings)
+    matches = match_detections(
+        dets,
+        labels,
+        expected_dets,
+        expected_labels,
+        box_tolerance=limits.box,
+        score_tolerance=limits.score,
+        overlaps=overlaps,
+        min_overlap=min_overlap,
+    )
+    rest, free = np.flatnonzero(matches < 0), np.setdiff1d(np.arange(len(dets)), matches)
+
+    def overlaps_of_rest(indices: Sequence[int] | NDArray[np.int64], expected: int) -> NDArray[np.float64]:
+        assert overlaps
+        return overlaps(free[indices], int(rest[expected]))
+
+    of_rest = match_detections(
+        dets[free],
+        labels[free],
+        expected_dets[rest],
+        expected_labels[rest],
+        box_tolerance=limits.box_of_rest[rest],
+        score_tolerance=limits.score[rest],
+        overlaps=overlaps_of_rest if overlaps else None,
+        min_overlap=min_overlap,
+    )
     matches[rest] = np.append(free, -1)[of_rest]
     return matches
 
