@@ -185,6 +185,27 @@ DENSE = {
         ],
     },
 }
+FORKS = {
+    "H2RBox-v2": {
+        "type": "mmdet.FCOS",
+        "bbox_head": {
+            **FCOS,
+            "type": "H2RBoxV2Head",
+            "scale_angle": False,
+            "rotation_agnostic_classes": [0, 1],
+            "agnostic_resize_classes": [1],
+            "angle_coder": {**PHASES, "dual_freq": False, "thr_mod": 0},
+            "loss_bbox": {"type": "mmdet.IoULoss", "loss_weight": 1.0},
+            "loss_symmetry_ss": {
+                "type": "H2RBoxV2ConsistencyLoss",
+                "use_snap_loss": True,
+                "loss_rot": {"type": "mmdet.SmoothL1Loss", "loss_weight": 1.0, "beta": 0.1},
+                "loss_flp": {"type": "mmdet.SmoothL1Loss", "loss_weight": 0.05, "beta": 0.1},
+            },
+        },
+    },
+}
+"""What no MMRotate has: ``tests/tools/check_h2rbox_v2.py`` compares it with onedl-mmrotate's code."""
 
 SOFTMAX = {"type": "mmdet.CrossEntropyLoss", "use_sigmoid": False}
 RPN = {
@@ -311,16 +332,16 @@ CASES = [*DENSE, *TWO_STAGE]
 
 def config_of(name):
     """Return the config of a small detector."""
-    dense = name in DENSE
-    channels = [8, 16] if dense else [4, 8]
+    dense = {**DENSE, **FORKS}
+    channels = [8, 16] if name in dense else [4, 8]
     neck = {"type": "mmdet.FPN", "in_channels": channels, "out_channels": 32, "num_outs": 2}
     model = {
         "data_preprocessor": PREPROCESSOR,
-        "backbone": {**BACKBONE, "out_indices": (1, 2) if dense else (0, 1)},
+        "backbone": {**BACKBONE, "out_indices": (1, 2) if name in dense else (0, 1)},
         "neck": neck,
         "train_cfg": None,
-        "test_cfg": TEST_CFG if dense else {"rpn": rotated_cases.TWO_STAGE_CFG["rpn"], "rcnn": TEST_CFG},
-        **(DENSE if dense else TWO_STAGE)[name],
+        "test_cfg": TEST_CFG if name in dense else {"rpn": rotated_cases.TWO_STAGE_CFG["rpn"], "rcnn": TEST_CFG},
+        **{**dense, **TWO_STAGE}[name],
     }
     return copy.deepcopy({"model": model})
 

@@ -49,6 +49,7 @@ PIPELINE = [
 def small_cases() -> dict[str, tuple[dict[str, Any], Fill]]:
     """Return the model entry of each config, and what fills its weights."""
     queries = {**query_cases.MODELS, **dino_projects_cases.MODELS}
+    rotated_1 = [*rotated_1_cases.CASES, *rotated_1_cases.FORKS]
     groups: list[tuple[Any, Callable[[str], dict[str, Any]], Callable[[str], Fill]]] = [
         (dense_cases.HEADS, dense_cases.config, lambda name: dense_cases.fill),
         (mask_cases.MODELS, mask_cases.config, lambda name: mask_cases.fill),
@@ -59,7 +60,7 @@ def small_cases() -> dict[str, tuple[dict[str, Any], Fill]]:
         (text_cases.MODELS, text_cases.config, lambda name: text_cases.fill),
         (two_stage_cases.CASES, two_stage_cases.config_of, lambda name: two_stage_cases.fill),
         (rotated_cases.CASES, rotated_cases.config_of, lambda name: dense_cases.fill),
-        (rotated_1_cases.CASES, rotated_1_cases.config_of, lambda name: rotated_1_cases.fill),
+        (rotated_1, rotated_1_cases.config_of, lambda name: rotated_1_cases.fill),
         (remaining_cases.MODELS, remaining_cases.config, lambda name: partial(remaining_cases.fill, name)),
     ]
     return {name: (config(name)["model"], fill(name)) for names, config, fill in groups for name in names}

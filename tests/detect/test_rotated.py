@@ -340,7 +340,7 @@ def recorded_detections():
     return json.loads(path.read_text())
 
 
-@pytest.mark.parametrize("name", rotated_1_cases.CASES)
+@pytest.mark.parametrize("name", [*rotated_1_cases.CASES, *rotated_1_cases.FORKS])
 def test_detections_of_version_1_are_mmrotates(name):
     """Of the descriptions of a box, that with the longer side as width is compared."""
     detector = build(rotated_1_cases.config_of(name))

@@ -76,7 +76,8 @@ def _queries(name: str) -> dict[str, Any]:
     return {"names": part_cases.names(detector), **_detections(detector)}
 
 
-def _rotated(name: str) -> dict[str, Any]:
+def rotated(name: str) -> dict[str, Any]:
+    """Return what a detector of rotated boxes finds."""
     config = rotated_1_cases.config_of(name)
     theirs, ours = _detector(config["model"], "mmrotate"), build(config)
     # mmort's detector is filled, and MMRotate's gets the same weights, by the names that loading takes them from.
@@ -132,7 +133,7 @@ class Record(NamedTuple):
 RECORDS = {
     "parts": Record(PARTS, _part),
     "query_detectors": Record(query_cases.MODELS, _queries),
-    "rotated_1": Record(rotated_1_cases.CASES, _rotated),
+    "rotated_1": Record(rotated_1_cases.CASES, rotated),
     "mask_detectors": Record(mask_cases.MODELS, _masks),
     "panoptic": Record(panoptic_cases.MODELS, _panoptic),
 }

@@ -26,7 +26,7 @@ SPREAD = {r"pts_(init|refine)_out$": (0.0, 0.03)}
 """Points whose order is that of the biases: smallest rectangles around three that enclose the others are equal."""
 
 
-def _case(name: str, head: Config | None = None, **fields: Any) -> Case:
+def case(name: str, head: Config | None = None, **fields: Any) -> Case:
     """Return a case of one of the tests' detectors, perhaps with other entries of its head."""
     model = rotated_1_cases.config_of(name)["model"]
     if head is not None:
@@ -36,12 +36,12 @@ def _case(name: str, head: Config | None = None, **fields: Any) -> Case:
     return Case(model, **{"pipeline": PIPELINE, "scope": "mmrotate", "spread": SPREAD, **fields})
 
 
-CASES = {name.lower().replace(" ", "_").replace("r-cnn", "rcnn"): _case(name) for name in rotated_1_cases.CASES}
+CASES = {name.lower().replace(" ", "_").replace("r-cnn", "rcnn"): case(name) for name in rotated_1_cases.CASES}
 CASES |= {
-    "rotated_retinanet_0": _case("Rotated RetinaNet", {"type": "RotatedRetinaHead"}),
-    "rotated_retinanet_turned": _case("Rotated RetinaNet oc", pipeline=_pipeline((128, 96))),
+    "rotated_retinanet_0": case("Rotated RetinaNet", {"type": "RotatedRetinaHead"}),
+    "rotated_retinanet_turned": case("Rotated RetinaNet oc", pipeline=_pipeline((128, 96))),
     **{
-        name: _case("Rotated RepPoints", {"type": kind})
+        name: case("Rotated RepPoints", {"type": kind})
         for name, kind in {
             "cfa": "CFAHead",
             "oriented_reppoints": "OrientedRepPointsHead",

@@ -1,7 +1,9 @@
 """Rotated FCOS: FCOS that also regresses an angle, for the distances along the sides of a turned box.
 
-H2RBox is one that learned angles from upright boxes.  Sources: X. Yang et al., "H2RBox: Horizontal Box Annotation is
-All You Need for Oriented Object Detection", ICLR 2023; MMRotate's ``RotatedFCOSHead``, MMRotate 1's ``H2RBoxHead``.
+H2RBox and H2RBox-v2 learned angles from upright boxes.  Sources: X. Yang et al., "H2RBox: Horizontal Box Annotation is
+All You Need for Oriented Object Detection", ICLR 2023; Y. Yu et al., "H2RBox-v2: Incorporating Symmetry for Boosting
+Horizontal Box Supervised Oriented Object Detection", NeurIPS 2023; MMRotate's ``RotatedFCOSHead``, MMRotate 1's
+``H2RBoxHead``, onedl-mmrotate's ``H2RBoxV2Head``.
 """
 
 from __future__ import annotations
@@ -16,11 +18,13 @@ from torch import Tensor, nn
 from mmort.configs.layout import DetectorConfig
 from mmort.detect.entries import PARTS, Parts, part, training_only
 from mmort.detect.families.dense.fcos import FCOSHead
+from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.layers import Scale
 from mmort.detect.parts.rotated.angle_coder import ANGLE_CODERS, AngleCoder
 from mmort.detect.parts.rotated.coders import RotatedBoxCoder
-from mmort.detect.parts.rotated.dense import RotatedDenseDetector
+from mmort.detect.parts.rotated.dense import RotatedDenseDetector, candidates
 from mmort.detect.parts.rotated.geometry import bounding_boxes, upright_boxes
+from mmort.detect.parts.rotated.selection import rotated_detections
 from mmort.detect.parts.single_stage import SingleStageModel
 
 
@@ -107,3 +111,56 @@ class H2RBox(RotatedDenseDetector):
             square = square | (labels == label)
         upright = torch.cat([upright_boxes(bounding_boxes(dets[..., :5])), dets[..., 5:]], -1)
         return torch.where(square[..., None], upright, dets), labels
+
+
+RESIZED = 0.85
+"""By what the sides of boxes of some round objects are multiplied, as H2RBox-v2 finds them too large."""
+
+
+class H2RBoxV2Head(RotatedFCOSHead):
+    """Rotated FCOS's head, with the factors of each class's boxes."""
+
+    factors: Tensor
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(RotatedFCOSHead.Entries):
+        """The entries of ``bbox_head``."""
+
+        scale_angle: bool = False
+        rotation_agnostic_classes: Sequence[int] | None = None
+        agnostic_resize_classes: Sequence[int] | None = None
+
+        ignored: ClassVar = {
+            **RotatedFCOSHead.Entries.ignored,
+            **training_only("use_circumiou_loss", "use_standalone_angle", "use_reweighted_loss_bbox"),
+        }
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__(entries)
+        upright = entries.rotation_agnostic_classes or ()
+        resized = (upright and entries.agnostic_resize_classes) or ()  # read only if some class is upright
+        factors = [[1, 1, *[RESIZED if i in resized else 1] * 2, i not in upright] for i in range(entries.num_classes)]
+        self.register_buffer("factors", torch.tensor(factors, dtype=torch.float32), persistent=False)
+
+
+@PARTS.register("detector", "H2RBoxV2Head")
+class H2RBoxV2(RotatedDenseDetector):
+    """Rotated FCOS in which boxes of some classes have no angle, before boxes are suppressed."""
+
+    family = "H2RBox-v2"
+    head = H2RBoxV2Head
+    bbox_head: H2RBoxV2Head
+
+    @dataclass(frozen=True, kw_only=True)
+    class Model(SingleStageModel):
+        """The entries of ``model``."""
+
+        ignored: ClassVar = {**SingleStageModel.ignored, **training_only("crop_size", "padding", "view_range")}
+
+    def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
+        limits = image_limits(input, img_shape)
+        boxes, scores = candidates(self.bbox_head, self.test_cfg, self.raw(input), limits, by_pairs=self.by_pairs)
+        of_classes = boxes[:, :, None] * self.bbox_head.factors  # [N, P, C, 5]
+        large = (of_classes[..., 2:4] > self.test_cfg.min_bbox_size).all(-1)
+        scores = torch.where(large, scores, 0) if self.test_cfg.min_bbox_size >= 0 else scores
+        return rotated_detections(of_classes, scores, self.test_cfg)
