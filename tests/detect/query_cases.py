@@ -104,17 +104,17 @@ def fill(detector):
         detector.bbox_head.cls_branches[len(detector.decoder.layers)].weight.sub_(unusable / 20)
 
 
-def batch():
-    """Return two images, the second one padded, and their shapes."""
-    images = torch.zeros(2, 3, *SHAPES[0])
-    for index, (height, width) in enumerate(SHAPES):
+def batch(shapes=SHAPES):
+    """Return images of some shapes, padded to the first of them, and the shapes."""
+    images = torch.zeros(len(shapes), 3, *shapes[0])
+    for index, (height, width) in enumerate(shapes):
         images[index, :, :height, :width] = numbers(f"image {index}", 3, height, width)
-    return images, torch.tensor(SHAPES)
+    return images, torch.tensor(shapes)
 
 
-def assert_recorded(detector, recorded):
-    """Assert that a detector finds in `batch` what was recorded, and fills up its rows."""
-    dets, labels = (output.numpy() for output in detector(*batch())[:2])
+def assert_recorded(detector, recorded, shapes=SHAPES):
+    """Assert that a detector finds in a `batch` what was recorded, and fills up its rows."""
+    dets, labels = (output.numpy() for output in detector(*batch(shapes))[:2])
     for actual, classes, expected, expected_classes in zip(
         dets, labels, recorded["dets"], recorded["labels"], strict=True
     ):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import json
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,21 +44,33 @@ def _part(key: str) -> dict[str, Any]:
     return {"names": part_cases.names(part), "outputs": part_cases.summary(part(part_cases.inputs(kind, name)))}
 
 
-def with_weights(model: dict[str, Any], weights: Callable[[dict[str, Any]], dict[str, Tensor]]) -> dict[str, Any]:
-    """Return the keys and shapes of a detector's weights, and what it finds with those that `weights` makes of them."""
+Shapes = Sequence[tuple[int, int]]
+
+
+def with_weights(
+    model: dict[str, Any],
+    weights: Callable[[dict[str, Any]], dict[str, Tensor]],
+    images: Shapes = query_cases.SHAPES,
+) -> dict[str, Any]:
+    """Return the keys and shapes of a detector's weights, and what it finds with those that `weights` makes of them.
+
+    `images` are the shapes of the images.
+    """
     detector = _detector(model)
     shapes = {key: [*value.shape] for key, value in detector.state_dict().items()}
     detector.load_state_dict(weights(shapes))
-    return {"shapes": shapes, **_detections(detector)}
+    return {"shapes": shapes, **_detections(detector, images=images)}
 
 
-def _detections(detector: Any, canonical: Callable[[Tensor], Tensor] = lambda boxes: boxes) -> dict[str, Any]:
-    """Return boxes with scores, and labels, of the two images of tests/detect/query_cases.py."""
-    batch, _ = query_cases.batch()
+def _detections(
+    detector: Any, canonical: Callable[[Tensor], Tensor] = lambda boxes: boxes, images: Shapes = query_cases.SHAPES
+) -> dict[str, Any]:
+    """Return boxes with scores, and labels, of images of these shapes that tests/detect/query_cases.py makes."""
+    batch, _ = query_cases.batch(images)
     canvas = tuple(batch.shape[2:])
     metas = [
         {"batch_input_shape": canvas, "img_shape": shape, "ori_shape": shape, "scale_factor": (1, 1)}
-        for shape in query_cases.SHAPES
+        for shape in images
     ]
     samples = detector.predict(batch, [DetDataSample(metainfo=meta) for meta in metas], rescale=False)
     record: dict[str, Any] = {"dets": [], "labels": []}
