@@ -56,6 +56,8 @@ def initial(name: str, tensor: Tensor) -> Tensor:
         return 0.05 * (1 + 0.2 * values.tanh())
     if name.endswith("weight_beta"):
         return 0.002 * values
+    if re.search(r"\.p\d_w[12]$", name):  # of BiFPN, which adds up the maps whose weights are positive
+        return 1 + 0.7 * values
     if name.endswith("running_var"):
         return 1 + 0.3 * values.tanh()
     if name.endswith("in_proj_weight"):

@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+YXYX = [1, 0, 3, 2]
+"""Indices that turn x1, y1, x2, y2 into y1, x1, y2, x2, and back."""
+
 
 def image_limits(input: Tensor, img_shape: Tensor | None) -> Tensor:
     """Return width, height, width, height of each image, [N, 1, 4] in `input`'s dtype: what boxes are clipped to."""

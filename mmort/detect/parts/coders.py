@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.detect.entries import PARTS, Schema
-from mmort.detect.parts.boxes import clip
+from mmort.detect.parts.boxes import YXYX, clip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +83,15 @@ class DeltaXYWHBBoxCoder(BoxCoder):
     def sizes(self, priors: Tensor) -> Tensor:
         """Return the widths and heights of priors, [..., 2]."""
         return priors[..., 2:] - priors[..., :2]
+
+
+@PARTS.register("box coder", "YXYXDeltaXYWHBBoxCoder")
+class YXYXDeltaXYWHBBoxCoder(DeltaXYWHBBoxCoder):
+    """The coder of `YXYXAnchorGenerator`'s anchors, in MMDetection's EfficientDet: it decodes dy, dx, dh, dw."""
+
+    def boxes(self, priors: Tensor, regressed: Tensor, max_growth: float = abs(math.log(16 / 1000))) -> Tensor:
+        """Return priors [..., 4] (y1, x1, y2, x2) moved by `regressed` [..., 4], as x1, y1, x2, y2."""
+        return super().boxes(priors, regressed, max_growth)[..., YXYX]
 
 
 @PARTS.register("box coder", "LegacyDeltaXYWHBBoxCoder")

@@ -71,13 +71,34 @@ class ConvSamePadding(nn.Conv2d):
     def forward(self, input: Tensor) -> Tensor:
         padding: list[int] = []
         for axis in (1, 0):  # the last is padded first
-            side, stride = input.shape[axis + 2], self.stride[axis]
-            extent = (self.kernel_size[axis] - 1) * self.dilation[axis] + 1
-            missing = ((side + stride - 1) // stride - 1) * stride + extent - side
-            if extent < stride:
-                missing = torch.sym_max(missing, 0)  # type: ignore[no-untyped-call]
-            padding += [missing // 2, missing - missing // 2]
+            padding += self.padding_of(input.shape[axis + 2], axis)
         return super().forward(nn.functional.pad(input, padding))
+
+    def padding_of(self, side: int, axis: int) -> tuple[int, int]:
+        """Return how many zeros come before and after a side of the input."""
+        stride, extent = self.stride[axis], (self.kernel_size[axis] - 1) * self.dilation[axis] + 1
+        missing = missing_pixels(side, stride, extent)
+        if extent < stride:
+            missing = torch.sym_max(missing, 0)  # type: ignore[no-untyped-call]
+        return missing // 2, missing - missing // 2
+
+
+class Conv2dSamePadding(ConvSamePadding):
+    """The convolution of MMDetection's ``projects/EfficientDet``, whose padding does not take a dilation into account.
+
+    Where the kernel is smaller than the stride, rows and columns may be cut off instead.
+    """
+
+    def padding_of(self, side: int, axis: int) -> tuple[int, int]:
+        stride = self.stride[axis]
+        missing = missing_pixels(side, stride, self.kernel_size[axis])
+        before = (missing + 2 * stride) // 2 - stride  # of a positive number: ONNX rounds quotients towards 0
+        return before, missing - before
+
+
+def missing_pixels(side: int, stride: int, extent: int) -> int:
+    """Return how far windows of an extent reach out of a side if there is one at every multiple of the stride."""
+    return ((side + stride - 1) // stride - 1) * stride + extent - side
 
 
 class NormedConv2d(nn.Conv2d):
@@ -307,6 +328,7 @@ _CONVOLUTIONS: _Layers = {
     "Conv1d": (nn.Conv1d, PlainEntries),
     "Conv2d": (nn.Conv2d, PlainEntries),
     "Conv2dAdaptivePadding": (ConvSamePadding, PlainEntries),
+    "Conv2dSamePadding": (Conv2dSamePadding, PlainEntries),
     "ConvWS": (ConvWS, PlainEntries),
     "ConvAWS": (ConvAWS, PlainEntries),
     "DCN": (DeformConv, DeformEntries),

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from mmort.detect.entries import PARTS, Schema, as_many_as, at_least
+from mmort.detect.parts.boxes import YXYX
 
 _IGNORED = {"use_box_type": "a wrapper of MMDetection 3 around the same numbers"}
 
@@ -115,6 +116,18 @@ class LegacyAnchorGenerator(AnchorGenerator):
     """The anchors of models that were trained with MMDetection 1."""
 
     last_pixel = 1
+
+
+@PARTS.register("prior generator", "YXYXAnchorGenerator")
+class YXYXAnchorGenerator(AnchorGenerator):
+    """Anchors y1, x1, y2, x2, ordered by scale first whatever `scale_major` is, as in MMDetection's EfficientDet."""
+
+    def __init__(self, entries: AnchorGenerator.Entries) -> None:
+        super().__init__(replace(entries, scale_major=False))
+
+    def level(self, index: int, map: Tensor) -> Tensor:
+        """Return the anchors of a level whose feature map is `map` [N, C, h, w]: float32, [h*w*A, 4]."""
+        return super().level(index, map)[:, YXYX]
 
 
 @PARTS.register("prior generator", "SSDAnchorGenerator")

@@ -9,6 +9,7 @@ from mmort.detect.families.dense import (
     centernet_update,
     centripetalnet,
     cornernet,
+    efficientdet,
     fcos,
     foveabox,
     ga_retinanet,

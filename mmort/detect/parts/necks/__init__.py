@@ -5,6 +5,7 @@ An import here registers the parts of a module.
 
 from mmort.detect.parts.necks import (
     bfp,
+    bifpn,
     channel_mapper,
     csp_pafpn,
     ct_resnet_neck,
