@@ -89,6 +89,8 @@ def _classes(path: str | os.PathLike[str], meta: dict[str, Any]) -> tuple[str, .
         names = (classes,) if isinstance(classes, str) else classes
         if names is None:
             continue
+        if isinstance(names, (list, tuple)):  # Coco90Dataset has None for the ids that COCO does not use
+            names = [str(label) if name is None else name for label, name in enumerate(names)]
         if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
             raise ValueError(f"{path}: the classes of a checkpoint must be a list of names, got {_description(names)}")
         if names:

@@ -42,6 +42,7 @@ def test_layouts(saved, zipped):
         ({"state_dict": {"a": tensor}, "meta": {"CLASSES": ["x", "y"]}}, ("x", "y")),
         ({"state_dict": {"a": tensor}, "meta": {"CLASSES": "x"}}, ("x",)),
         ({"state_dict": {"a": tensor}, "meta": {"dataset_meta": {"CLASSES": ("x",)}}}, ("x",)),
+        ({"state_dict": {"a": tensor}, "meta": {"dataset_meta": {"classes": ("x", None)}}}, ("x", "1")),
         ({"state_dict": {"module.a": tensor, "ema_a": tensor}, "meta": {"CLASSES": None}}, None),
         ({"a": tensor.double()}, None),
     ):
