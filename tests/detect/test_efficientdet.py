@@ -11,6 +11,7 @@ import torch
 from mmort.detect import build
 from mmort.detect.checkpoint import load_weights
 from mmort.detect.parts.layers import convolution
+from mmort.onnx import export
 from tests.detect import efficientdet_cases, query_cases
 
 RECORDED = json.loads((pathlib.Path(__file__).parents[1] / "data/detect/efficientdet.json").read_text())
@@ -68,3 +69,11 @@ def test_sides_need_not_be_multiples():
 def test_padding_does_not_take_dilation_into_account():
     layer = convolution({"type": "Conv2dSamePadding"}, 1, 1, 3, dilation=2)
     assert layer(torch.zeros(1, 1, 8, 9)).shape == (1, 1, 6, 7)
+
+
+def test_padding_is_computed_in_the_file(tmp_path):
+    """A kernel smaller than its stride cuts the first row or column off an even side."""
+    layers = torch.nn.Sequential(*(convolution({"type": "Conv2dSamePadding"}, 1, 1, size, stride=2) for size in (3, 1)))
+    sizes = [(2, 1, 12, 13), (2, 1, 11, 10)]
+    example, path = torch.randn(2, 1, 9, 14), tmp_path / "layers.onnx"
+    assert export(layers.eval(), (example,), path, dynamic_shapes=({2: "h", 3: "w"},), check_sizes=sizes).ok
