@@ -230,6 +230,68 @@ def test_only_as_many_boxes_as_allowed():
         assert (indices[0].tolist() == kept) is followed
 
 
+SOFT = [
+    ([2, 0, 4, 1, 3], True),  # torch's: 0.9, 0.6, 0.3, 0.1 and 0.09
+    ([3, 0, 4, 1, 2], True),  # equal scores
+    ([0, 2, 4, 1, 3], False),  # not by descending score
+    ([2, 0, 4, 3, 1], False),
+    ([2, 3, 0, 4, 1], False),  # not by descending score after the decay
+    ([2, 0, 4, 1], False),  # one is left out
+    ([2, 0, 4, 1, 1], False),
+    ([2, 0, 4, 1, 5], False),  # there is no such box
+]
+
+
+@pytest.mark.parametrize(("kept", "followed"), SOFT)
+@pytest.mark.parametrize("variant", ["plain", "of_classes", "agnostic"])
+def test_boxes_in_the_order_of_soft_suppression(kept, followed, variant):
+    boxes, scores = BOXES[None], torch.tensor([[[0.6], [0.5], [0.9], [0.9], [0.3]]])
+    if variant == "of_classes":  # the second class has boxes far away and no scores
+        boxes = torch.stack([boxes, boxes + 1000], 2)
+        scores = torch.cat([scores, torch.zeros_like(scores)], 2)
+    options = {"method": "soft_nms_linear", "max_per_image": 6, "class_agnostic": variant == "agnostic"}
+    indices = torch.tensor([kept + [-1] * (6 - len(kept))])
+    with replaying([("MultiClassNMS", [torch.where(indices < 0, -1, 0), indices])]):
+        dets, labels, indices = mmort.torch.multiclass_nms(boxes, scores, 0.2, 0.3, **options)
+    assert labels.tolist() == [[0, 0, 0, 0, 0, -1]]
+    assert indices[0, :5].tolist() == (kept if followed else [2, 0, 4, 1, 3])
+    torch.testing.assert_close(dets[0, :5, 4], torch.tensor([0.9, 0.6, 0.3, 0.1, 0.09]))
+    torch.testing.assert_close(dets[0, :5, :4], BOXES[indices[0, :5]])
+
+
+def test_only_as_many_boxes_as_soft_suppression_may_keep():
+    scores = torch.tensor([[[0.6], [0.45], [0.9], [0.9], [0.59999]]])
+    options = {"method": "soft_nms_gaussian", "max_per_image": 2, "sigma": 0.5}
+    for kept, followed in (([2, 4], True), ([2, 0], True), ([2, 1], False)):
+        chosen = [torch.zeros(1, 2, dtype=torch.int64), torch.tensor([kept])]
+        with replaying([("MultiClassNMS", chosen)]):
+            indices = mmort.torch.multiclass_nms(BOXES[None], scores, 0.2, 0.3, **options)[2]
+        assert (indices[0].tolist() == kept) is followed
+
+
+@pytest.mark.parametrize(
+    ("highest", "kept", "followed"),
+    [
+        (0.9, [2, 0, 4], True),
+        (0.9, [3, 0, 4], True),
+        (0.9, [3, 0], False),
+        (0.9, [3, 0, 4, 2], False),  # lower than any that is kept
+        (0.1, [2], True),
+        (0.1, [3], True),
+        (0.1, [], False),  # the best box is kept whatever its score
+    ],
+)
+def test_the_lowest_score_that_soft_suppression_keeps(highest, kept, followed):
+    scores = torch.tensor([[[0.6], [0.5], [0.9], [0.9], [0.3]]]) * highest / 0.9
+    options = {"method": "soft_nms_linear", "max_per_image": 6, "min_score": 0.2}
+    indices = torch.tensor([kept + [-1] * (6 - len(kept))])
+    with replaying([("MultiClassNMS", [torch.where(indices < 0, -1, 0), indices])]):
+        indices = mmort.torch.multiclass_nms(BOXES[None], scores, 0.01, 0.3, **options)[2]
+    assert [index for index in indices[0].tolist() if index >= 0] == (
+        kept if followed else [2, 0, 4] if highest > 0.2 else [2]
+    )
+
+
 class Attending(torch.nn.Module):
     """Compares probabilities twice, as Mask2Former's layers do, and something else in between."""
 

@@ -63,6 +63,9 @@ Arguments = Mapping[str, Any]
 Choice = tuple[str, Sequence[Tensor]]
 """The kind of a node that chooses, and its outputs that tell what."""
 
+_Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Rows of boxes, and classes."""
+
 Follow = Callable[[Arguments, Sequence[Tensor], Sequence[Tensor]], Sequence[Tensor]]
 """From arguments, torch's results and the file's to results that follow the file's where the arguments allow it."""
 
@@ -154,18 +157,24 @@ def _passing(arguments: Arguments, results: Sequence[Tensor], chosen: Sequence[T
 
 def _kept(arguments: Arguments, results: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
     """Follow which boxes the suppression keeps, in each image that allows it."""
-    labels, indices = chosen
-    if arguments["method"] != "nms" or arguments["nms_pre"] > 0 or labels.shape != results[1].shape:
+    if arguments["nms_pre"] > 0 or chosen[0].shape != results[1].shape:
         return results
-    boxes, scores = arguments["boxes"], arguments["scores"]
-    images = zip(boxes.numpy(), scores.numpy(), labels.numpy(), indices.numpy(), strict=True)
-    allowed = torch.tensor([_may_keep(arguments, *image) for image in images])[:, None]
-    labels, indices = torch.where(allowed, labels, results[1]), torch.where(allowed, indices, results[2])
-    used, rows, columns = labels >= 0, indices.clamp(min=0), labels.clamp(min=0)
-    image = torch.arange(len(boxes))[:, None]
-    kept_boxes = boxes[image, rows] if boxes.ndim == 3 else boxes[image, rows, columns]
-    dets = torch.cat([kept_boxes, scores[image, rows, columns][..., None]], 2)
-    return torch.where(used[..., None], dets, 0), labels, indices
+    dets, labels, indices = (result.clone() for result in results)
+    scores_of = _kept_scores if arguments["method"] == "nms" else _decayed_scores
+    images = zip(arguments["boxes"], arguments["scores"], *chosen, strict=True)
+    for image, (boxes, scores, kept_labels, rows) in enumerate(images):
+        used = kept_labels >= 0
+        pairs = rows[used].numpy(), kept_labels[used].numpy()
+        if not all(((each >= 0) & (each < size)).all() for each, size in zip(pairs, scores.shape, strict=True)):
+            continue
+        kept_scores = scores_of(arguments, boxes.numpy(), scores.numpy(), pairs)
+        if kept_scores is None:
+            continue
+        kept_boxes = boxes[pairs] if boxes.ndim == 3 else boxes[pairs[0]]
+        dets[image] = 0
+        dets[image, used] = torch.cat([kept_boxes, torch.from_numpy(kept_scores)[:, None]], 1)
+        labels[image], indices[image] = kept_labels, rows
+    return dets, labels, indices
 
 
 def _kept_rotated(arguments: Arguments, results: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -233,30 +242,22 @@ def _smallest(arguments: Arguments, results: Sequence[Tensor], chosen: Sequence[
     return _largest({**arguments, "self": -arguments["self"]}, results, chosen)
 
 
-def _may_keep(
-    arguments: Arguments,
-    boxes: NDArray[Any],
-    scores: NDArray[Any],
-    labels: NDArray[np.int64],
-    indices: NDArray[np.int64],
-) -> bool:
-    """Return whether the suppression of an image may keep these pairs of a box and a class, by descending score.
+def _kept_scores(
+    arguments: Arguments, boxes: NDArray[Any], scores: NDArray[Any], pairs: _Pairs
+) -> NDArray[np.floating] | None:
+    """Return the scores of pairs of a box and a class if the suppression of an image may keep them, or None.
 
-    None of them suppresses another one, and each pair that is not kept is suppressed by one with a score that is not
-    lower, or has no higher score than the last one kept if there are as many as allowed.
+    They are by descending score, none of them suppresses another one, and each pair that is not kept is suppressed by
+    one with a score that is not lower, or has no higher score than the last one kept if there are as many as allowed.
     """
-    used = labels >= 0
-    pairs = indices[used], labels[used]
-    if not all(((each >= 0) & (each < size)).all() for each, size in zip(pairs, scores.shape, strict=True)):
-        return False
     threshold, rounding = arguments["score_threshold"], _rounding(torch.from_numpy(scores))
     rejected = scores > threshold + rounding
     rejected[pairs] = False
-    kept_scores = scores[pairs]
-    if used.sum() == arguments["max_per_image"]:
+    kept_scores: NDArray[np.floating] = scores[pairs]
+    if len(kept_scores) == arguments["max_per_image"]:
         rejected &= scores > kept_scores.min() + rounding
     if (kept_scores <= threshold - rounding).any() or (np.diff(kept_scores) > rounding).any():
-        return False
+        return None
     rejected_pairs = rejected.nonzero()
 
     def overlaps(second: tuple[NDArray[np.int64], ...]) -> NDArray[Any]:
@@ -270,9 +271,44 @@ def _may_keep(
     among_kept = overlaps(pairs)
     np.fill_diagonal(among_kept, -1)
     if (among_kept > threshold + MAX_ROUNDING).any():
-        return False
+        return None
     suppressed = overlaps(rejected_pairs) > threshold - MAX_ROUNDING
-    return bool((suppressed & (kept_scores[:, None] >= scores[rejected_pairs] - rounding)).any(0).all())
+    explained = (suppressed & (kept_scores[:, None] >= scores[rejected_pairs] - rounding)).any(0).all()
+    return kept_scores if explained else None
+
+
+def _decayed_scores(
+    arguments: Arguments, boxes: NDArray[Any], scores: NDArray[Any], pairs: _Pairs
+) -> NDArray[np.floating] | None:
+    """Return the scores that soft-NMS gives pairs of a box and a class in this order, or None if it may not be theirs.
+
+    When a pair is taken, no other has a higher score, after the decay by those that were taken before.
+    """
+    rounding = _rounding(torch.from_numpy(scores))
+    scores, waiting = scores.copy(), scores > arguments["score_threshold"]
+    lowest = -np.inf  # soft-NMS keeps the best pair whatever its score
+    decayed = np.zeros(len(pairs[0]), scores.dtype)
+    for index, (row, label) in enumerate(zip(*pairs, strict=True)):
+        decayed[index] = scores[row, label]
+        if not waiting[row, label] or decayed[index] < max(scores[waiting].max(), lowest) - rounding:
+            return None
+        waiting[row, label], lowest = False, arguments["min_score"]
+        competing = slice(None) if arguments["class_agnostic"] else slice(label, label + 1)
+        box, others = (boxes[row, label], boxes[:, competing]) if boxes.ndim == 3 else (boxes[row], boxes[:, None])
+        overlap = mmort.box_iou(box[None], others.reshape(-1, 4), offset=arguments["offset"])
+        scores[:, competing] *= _decay(arguments, overlap.reshape(others.shape[:2]))
+    if len(decayed) == arguments["max_per_image"]:
+        lowest = max(lowest, decayed.min(initial=np.inf))
+    return None if (waiting & (scores > lowest + rounding)).any() else decayed
+
+
+def _decay(arguments: Arguments, overlap: NDArray[Any]) -> NDArray[Any]:
+    """Return the factors of scores of boxes that overlap one with a higher score."""
+    if arguments["method"] == "soft_nms_gaussian":
+        factors: NDArray[Any] = np.exp(-(overlap**2) / arguments["sigma"])
+        return factors
+    lowered = 1 - overlap if arguments["method"] == "soft_nms_linear" else 0
+    return np.where(overlap >= arguments["iou_threshold"], lowered, 1)
 
 
 def _rounding(scores: Tensor) -> float:
