@@ -79,6 +79,16 @@ def _waves(position: Tensor, count: int, temperature: float) -> Tensor:
     return torch.where(feature % 2 == 0, angle.sin(), angle.cos())
 
 
+def coordinates(map: Tensor) -> Tensor:
+    """Return x and y [N, 2, h, w] of a map's cells: from -1 in its first column or row to 1 in its last."""
+    batch, _, height, width = map.shape
+    columns, rows = (
+        torch.arange(size, device=map.device) * (2 / torch.scalar_tensor(size - 1, device=map.device).clamp(min=1)) - 1
+        for size in (width, height)
+    )
+    return torch.stack([columns.expand(height, width), rows[:, None].expand(height, width)]).expand(batch, -1, -1, -1)
+
+
 def inside(size: int, cells: int, limit: Tensor) -> Tensor:
     """Return which cells of a map [N, cells] belong to an image that has `limit` [N, 1] of `size` pixels.
 

@@ -22,6 +22,7 @@ from mmort.detect.entries import PARTS, Parts, Schema, at_least, default, nested
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.image_masks import mask_boxes, of_rows
 from mmort.detect.parts.layers import tower
+from mmort.detect.parts.positions import coordinates
 from mmort.predict import MaskFormat
 
 MASK_STRIDE = 4
@@ -96,12 +97,7 @@ def resized_features(features: Sequence[Tensor]) -> list[Tensor]:
 
 def with_coordinates(x: Tensor) -> Tensor:
     """Append two channels to a map: x and y from -1 in its first column or row to 1 in its last."""
-    batch, _, height, width = x.shape
-    columns, rows = (
-        torch.arange(size, device=x.device) * (2 / torch.scalar_tensor(size - 1, device=x.device).clamp(min=1)) - 1
-        for size in (width, height)
-    )
-    return torch.cat([x, columns.expand(batch, 1, height, width), rows[:, None].expand(batch, 1, height, width)], 1)
+    return torch.cat([x, coordinates(x)], 1)
 
 
 def on_grids(features: Sequence[Tensor], grids: Sequence[int]) -> list[Tensor]:
