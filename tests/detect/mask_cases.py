@@ -6,6 +6,7 @@ import zlib
 import numpy as np
 import torch
 
+from mmort.predict import Prepared
 from tests.detect import part_cases
 
 GN = {"type": "GN", "num_groups": 2}
@@ -169,6 +170,37 @@ def summary(dets, labels, masks):
         results.append([*(float(f"{value:.6g}") for value in det), label, int(mask.sum())])
         results[-1] += [round(float(np.mean(positions)), 1) for positions in (rows, columns)]
     return results
+
+
+def assert_recorded(detector, batch, metas, recorded):
+    """Assert that a detector, in float64, finds in a batch what was recorded: `summary` of each image, in any order.
+
+    Boxes that were recorded as zeros are not compared: SparseInst's, where mmort has the masks' boxes.
+    """
+    detector.double()
+    shapes = torch.tensor([meta["img_shape"] for meta in metas])
+    with torch.inference_mode():
+        outputs = [output.numpy() for output in detector(batch.double(), shapes)]
+    for meta, dets, labels, masks, wanted in zip(metas, *outputs, recorded, strict=True):
+        used = labels >= 0
+        dets, masks = dets.astype(np.float32), masks.astype(np.float32)
+        size = meta["img_shape"]
+        image = Prepared(batch[0].numpy(), size, size, INPUT, np.ones(4, np.float32), (0, 0))
+        stored, factors = detector.mask_format.store(masks[used], dets[used, :4], image)
+        if detector.mask_format.boxes == "masks":
+            dets[used, :4] = stored.boxes
+        actual = []
+        for index in range(used.sum()):
+            top, left, mask = stored.region(index, *size)
+            actual.append(np.pad(mask, ((top, size[0] - top - len(mask)), (left, size[1] - left - mask.shape[1]))))
+        assert (factors == 1).all()  # nothing is resized
+        ours = np.array(summary(dets[used], labels[used], actual))
+        assert len(ours) == len(wanted)
+        for row in wanted:
+            far = np.abs(ours - row) > 0.5 + 2e-3 * np.abs(row)
+            far[:, :4] &= any(row[:4])
+            far[:, 4] = np.abs(ours[:, 4] - row[4]) > 1e-4
+            assert not far.any(1).all(), row
 
 
 def fill(module):

@@ -28,30 +28,7 @@ def test_mmdetections_results(name):
     """
     detector = build(mask_cases.config(name))
     mask_cases.fill(detector)
-    detector.double()
-    batch, metas = mask_cases.batch(name)
-    shapes = torch.tensor([meta["img_shape"] for meta in metas])
-    with torch.inference_mode():
-        outputs = [output.numpy() for output in detector(batch.double(), shapes)]
-    for meta, dets, labels, masks, wanted in zip(metas, *outputs, RECORDED[name], strict=True):
-        used = labels >= 0
-        dets, masks = dets.astype(np.float32), masks.astype(np.float32)
-        size = meta["img_shape"]
-        image = Prepared(batch[0].numpy(), size, size, mask_cases.INPUT, np.ones(4, np.float32), (0, 0))
-        stored, factors = detector.mask_format.store(masks[used], dets[used, :4], image)
-        if detector.mask_format.boxes == "masks":
-            dets[used, :4] = stored.boxes
-        actual = []
-        for index in range(used.sum()):
-            top, left, mask = stored.region(index, *size)
-            actual.append(np.pad(mask, ((top, size[0] - top - len(mask)), (left, size[1] - left - mask.shape[1]))))
-        assert (factors == 1).all()  # nothing is resized
-        ours = np.array(mask_cases.summary(dets[used], labels[used], actual))
-        assert len(ours) == len(wanted)
-        for row in wanted:
-            far = np.abs(ours - row) > 0.5 + 2e-3 * np.abs(row)
-            far[:, 4] = np.abs(ours[:, 4] - row[4]) > 1e-4
-            assert not far.any(1).all(), row
+    mask_cases.assert_recorded(detector, *mask_cases.batch(name), RECORDED[name])
 
 
 def test_suppressed_boxes_of_yolact_suppress_others():

@@ -189,9 +189,11 @@ def _image_result(sample: Any) -> ImageResult:
     if "pred_panoptic_seg" in sample:
         panoptic = np.asarray(sample.pred_panoptic_seg.sem_seg)[0].astype(np.int64)
     instances = sample.get("pred_instances")
+    empty = np.zeros((0, 4)), np.zeros(0), np.zeros(0, np.int64)
     if panoptic is not None or instances is None:
-        empty = np.zeros((0, 4)), np.zeros(0), np.zeros(0, np.int64)
         return ImageResult(*empty, None, panoptic)
+    if "bboxes" not in instances:  # SparseInst's are left out where nothing is detected
+        return ImageResult(*empty, np.zeros((0, *sample.ori_shape[:2]), bool), None)
     if (
         "masks" in instances
     ):  # MaskFormer's have a score of 0 if they are empty, and a box of zeros: nothing is detected

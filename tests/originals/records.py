@@ -45,21 +45,30 @@ def _part(key: str) -> dict[str, Any]:
 
 
 Shapes = Sequence[tuple[int, int]]
+Weights = Callable[[dict[str, Any]], dict[str, Tensor]]
 
 
-def with_weights(
-    model: dict[str, Any],
-    weights: Callable[[dict[str, Any]], dict[str, Tensor]],
-    images: Shapes = query_cases.SHAPES,
-) -> dict[str, Any]:
+def with_weights(model: dict[str, Any], weights: Weights, images: Shapes = query_cases.SHAPES) -> dict[str, Any]:
     """Return the keys and shapes of a detector's weights, and what it finds with those that `weights` makes of them.
 
     `images` are the shapes of the images.
     """
+    detector, shapes = _loaded(model, weights)
+    return {"shapes": shapes, **_detections(detector, images=images)}
+
+
+def masks_with_weights(model: dict[str, Any], weights: Weights) -> dict[str, Any]:
+    """Return what `with_weights` does of a detector of masks: of what it finds, what `mask_cases.summary` does."""
+    detector, shapes = _loaded(model, weights)
+    return {"shapes": shapes, "images": _summaries(detector, *mask_cases.batch(""))}
+
+
+def _loaded(model: dict[str, Any], weights: Weights) -> tuple[Any, dict[str, list[int]]]:
+    """Return a detector with the weights that `weights` makes of their keys and shapes, and these."""
     detector = _detector(model)
     shapes = {key: [*value.shape] for key, value in detector.state_dict().items()}
     detector.load_state_dict(weights(shapes))
-    return {"shapes": shapes, **_detections(detector, images=images)}
+    return detector, shapes
 
 
 def _detections(
@@ -110,16 +119,20 @@ def rotated(name: str) -> dict[str, Any]:
 
 
 def _masks(name: str) -> list[Any]:
-    """Return `mask_cases.summary` of each image in the network's frame, by descending score."""
     detector = _detector(mask_cases.MODELS[name])
     mask_cases.fill(detector)
-    batch, metas = mask_cases.batch(name)
+    return _summaries(detector, *mask_cases.batch(name))
+
+
+def _summaries(detector: Any, batch: Tensor, metas: list[dict[str, Any]]) -> list[Any]:
+    """Return `mask_cases.summary` of each image in the network's frame, by descending score."""
     samples = [DetDataSample(metainfo={**meta, "batch_input_shape": mask_cases.INPUT}) for meta in metas]
     result = []
     for instances in (sample.pred_instances for sample in detector.predict(batch, samples, rescale=False)):
         order = np.argsort(-instances.scores.numpy(), kind="stable")
         dets = np.column_stack([instances.bboxes.numpy(), instances.scores.numpy()])[order]
         masks = instances.masks.numpy()[order].astype(bool)
+        masks = masks.reshape(-1, *masks.shape[-2:])  # SparseInst's of an input have a dimension more
         result.append(mask_cases.summary(dets, instances.labels.numpy()[order], masks))
     return result
 
