@@ -40,7 +40,7 @@ _HEADS = (
         "bbox_head",
         "mask_head",
     ),
-    *("panoptic_head", "rpn_head"),
+    *("panoptic_head", "rpn_head", "decoder"),
 )
 """Entries of a model that may hold the head that names its family, or a list of heads; the last head first."""
 

@@ -32,6 +32,7 @@ from tests.detect import (
     remaining_cases,
     rotated_1_cases,
     rotated_cases,
+    sparseinst_cases,
     text_cases,
     two_stage_cases,
 )
@@ -54,6 +55,11 @@ def small_cases() -> dict[str, tuple[dict[str, Any], Fill]]:
     groups: list[tuple[Any, Callable[[str], dict[str, Any]], Callable[[str], Fill]]] = [
         (dense_cases.HEADS, dense_cases.config, lambda name: dense_cases.fill),
         (mask_cases.MODELS, mask_cases.config, lambda name: mask_cases.fill),
+        (
+            sparseinst_cases.MODELS,
+            lambda name: {"model": sparseinst_cases.MODELS[name]},
+            lambda name: sparseinst_cases.fill,
+        ),
         (panoptic_cases.MODELS, panoptic_cases.config, lambda name: partial(panoptic_cases.fill, name)),
         (queries, lambda name: {"model": queries[name]}, lambda name: query_cases.fill),
         (

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 
-def mask_boxes(masks: Tensor, threshold: float, stride: int, limits: Tensor) -> Tensor:
+def mask_boxes(masks: Tensor, threshold: float, stride: int | Tensor, limits: Tensor) -> Tensor:
     """Return the smallest boxes that hold masks; 0 for empty masks.
 
     Edges are interpolated between cells, so that they hardly depend on a cell's value near the threshold.
@@ -16,8 +16,8 @@ def mask_boxes(masks: Tensor, threshold: float, stride: int, limits: Tensor) -> 
     masks : Tensor, [N, K, h, w]
     threshold : float
         Cells with greater values belong to the mask.
-    stride : int
-        Pixels of the input for each cell of a mask.
+    stride : int or Tensor, [N, 1, 4]
+        Pixels of the input for each cell of a mask; a tensor has their width, height, width and height.
     limits : Tensor, [N, 1, 4]
         What boxes are clipped to.
 

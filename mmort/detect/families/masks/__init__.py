@@ -10,5 +10,6 @@ from mmort.detect.families.masks import (
     rtmdet_ins,
     solo,
     solov2,
+    sparseinst,
     yolact,
 )
