@@ -313,6 +313,22 @@ def test_a_score_that_torch_has_exactly_twice_is_judged_by_further_runs():
     assert not all(row.ok for row in detections_of(outputs))
 
 
+@pytest.mark.parametrize(("moved", "masks_ok"), [(0, True), (1e-4, False)])
+def test_instances_with_the_same_box_are_told_apart_by_their_masks(moved, masks_ok, rng):
+    """As those of a network that begins training: the nearest box is another instance's, within rounding."""
+    exact = [np.full((1, 12, 5), 80.0), np.zeros((1, 12), np.int64), rng.uniform(0.2, 0.8, (1, 1, 8, 8)).repeat(12, 1)]
+    exact[0][..., 4] = 0.4
+    exact[2] += 1e-3 * rng.standard_normal((1, 12, 1, 1))
+    runs = []
+    for _ in range(3):
+        dets, labels, masks = (array.copy() for array in exact)
+        dets += 1e-4 * rng.standard_normal(dets.shape)
+        runs.append([dets, labels, masks + 1e-7 * rng.standard_normal(masks.shape)])
+    actual, expected, rounded = runs
+    actual[2][0, 3, :4] += moved
+    assert judged(actual, expected, exact, rounded)[0] == {"boxes": True, "scores": True, "masks": masks_ok}
+
+
 @pytest.mark.parametrize(("box_moved", "masks_ok"), [(True, True), (False, False)])
 def test_a_mask_may_be_as_much_farther_off_as_its_box(box_moved, masks_ok, rng):
     """As where torch computes a narrow box well by accident; with a box that is as near as torch's it may not."""

@@ -238,7 +238,14 @@ def _judge_by_runs(outputs: Outputs, in_torch: Sequence[Sequence[NDArray[Any]]])
         detections = [used_rows([array[image] for array in run]) for run in runs]
         dets, labels, *_ = detections[1]
         limits = widened_limits(outputs, image, detections[1])
-        matches = np.array([match_within(run[0], run[1], dets, labels, limits) for run in detections])
+        # Instances with the same box are told apart by their masks, which are compared by rounding below.
+        overlaps = [Masks(run[2], detections[1][2]).overlaps if len(run) == len(NAMES) else None for run in detections]
+        matches = np.array(
+            [
+                match_within(run[0], run[1], dets, labels, limits, of_run)
+                for run, of_run in zip(detections, overlaps, strict=True)
+            ]
+        )
         matches = matches[:, (matches >= 0).all(0)]
         images.append([[array[rows] for array in run] for run, rows in zip(detections, matches, strict=True)])
     arrays = [[np.concatenate(parts) for parts in zip(*run, strict=True)] for run in zip(*images, strict=True)]
