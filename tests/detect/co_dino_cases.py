@@ -1,7 +1,7 @@
 """Small detectors of Co-DETR, as MMDetection's ``projects/CO-DETR`` and its authors describe them, with their weights.
 
 ``tests/data/detect/co_dino.json`` and ``co_detr.json`` have the keys of the weights, and what both detected
-(``tests/tools/check_co_dino.py`` and ``check_co_detr.py`` write them).
+(``tests/tools/check_projects.py`` and ``check_co_detr.py`` write them).
 """
 
 import copy

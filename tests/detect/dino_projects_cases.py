@@ -1,7 +1,7 @@
 """Small detectors of MMDetection's ``projects`` that are a DINO with another head or other queries.
 
 ``tests/data/detect/dino_projects.json`` has the keys of their weights, and what the projects detected
-(``tests/tools/check_dino_projects.py`` writes it).
+(``tests/tools/check_projects.py`` writes it).
 """
 
 import copy

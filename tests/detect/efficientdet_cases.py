@@ -1,7 +1,7 @@
 """Small EfficientDets, as MMDetection's ``projects/EfficientDet`` describes them, with their weights.
 
 ``tests/data/detect/efficientdet.json`` has the keys of the weights, and what the project detected
-(``tests/tools/check_efficientdet.py`` writes it).
+(``tests/tools/check_projects.py`` writes it).
 """
 
 import copy

@@ -205,7 +205,7 @@ FORKS = {
         },
     },
 }
-"""What no MMRotate has: ``tests/tools/check_h2rbox_v2.py`` compares it with onedl-mmrotate's code."""
+"""What no MMRotate has: ``tests/tools/check_projects.py`` compares it with onedl-mmrotate's code."""
 
 SOFTMAX = {"type": "mmdet.CrossEntropyLoss", "use_sigmoid": False}
 RPN = {

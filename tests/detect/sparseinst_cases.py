@@ -1,7 +1,7 @@
 """Small detectors of MMDetection's ``projects/SparseInst``, one for each decoder.
 
 ``tests/data/detect/sparseinst.json`` has the keys of their weights, and what the project detected
-(``tests/tools/check_sparseinst.py`` writes it).
+(``tests/tools/check_projects.py`` writes it).
 """
 
 from tests.detect import mask_cases, query_cases

@@ -335,9 +335,10 @@ def test_images_of_a_batch_do_not_influence_each_other(name):
 
 
 def recorded_detections():
-    """Return what MMRotate 1 detected with the same weights."""
-    path = pathlib.Path(__file__).parents[1] / "data" / "detect" / "rotated_1.json"
-    return json.loads(path.read_text())
+    """Return what MMRotate 1, or its fork, detected with the same weights."""
+    folder = pathlib.Path(__file__).parents[1] / "data" / "detect"
+    files = [folder / f"{name}.json" for name in ("rotated_1", "h2rbox_v2")]
+    return {name: results for file in files for name, results in json.loads(file.read_text()).items()}
 
 
 @pytest.mark.parametrize("name", [*rotated_1_cases.CASES, *rotated_1_cases.FORKS])

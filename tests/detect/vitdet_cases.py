@@ -1,7 +1,7 @@
 """Small Mask R-CNNs on a plain transformer, as MMDetection's ``projects/ViTDet`` describes them.
 
 ``tests/data/detect/vitdet.json`` has the keys of their weights, and what the project detected
-(``tests/tools/check_vitdet.py`` writes it).
+(``tests/tools/check_projects.py`` writes it).
 """
 
 import copy

@@ -31,7 +31,7 @@ from tests.originals.weights import before
 from tests.originals_2.cases import Case, _pipeline
 from tests.originals_2.original import Original
 from tests.originals_2.version import VERSION
-from tests.tools.check_co_dino import compare
+from tests.tools.check_projects import compare
 
 RECORD = Path(__file__).parents[1] / "data" / "detect" / "co_detr.json"
 
