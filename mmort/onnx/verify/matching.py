@@ -56,8 +56,8 @@ def match_detections(
         The largest difference of a corner's coordinate, in pixels, and of the score.
     overlaps : callable, optional
         Returns the overlaps of the masks of some detections found, by their indices, with that of an expected one.
-    min_overlap : float
-        What the masks must overlap by, by default nothing.
+    min_overlap : float, default 0.0
+        What the masks must overlap by.
 
     Returns
     -------
