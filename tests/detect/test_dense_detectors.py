@@ -334,7 +334,7 @@ def test_styles_of_resnet_and_width_of_resnext():
         ("backbone", {"depth": 20}, "depth must be one of 18, 34, 50, 101, 152, got 20"),
         ("backbone", {"dcn": {"type": "DCN"}, "stage_with_dcn": [True] * 4}, "dcn"),
         ("backbone", {"norm_cfg": {"type": "IN"}}, "'IN'"),
-        ("neck", {"type": "BiFPN"}, "neck 'BiFPN'"),
+        ("neck", {"type": "NoFPN"}, "neck 'NoFPN'"),
         ("neck", {"add_extra_convs": "on_top"}, "'on_top'"),
         ("bbox_head", {"type": "MonoFlexHead"}, "MonoFlexHead"),
         ("roi_head", [{"type": "CascadeRoIHead"}], "roi_head must be one dict, got list"),

@@ -24,7 +24,7 @@ def test_every_problem_is_listed_once():
     config = copy.deepcopy(COMPLETE)
     model = config["model"]
     model["backbone"]["colour"] = "red"
-    model["neck"] = [model["neck"], {"type": "BiFPN"}, {"type": "BiFPN"}]
+    model["neck"] = [model["neck"], {"type": "NoFPN"}, {"type": "NoFPN"}]
     model["rpn_head"]["anchor_generator"]["type"] = "Anchors"
     model["roi_head"]["bbox_head"]["type"] = "OtherHead"
     model["roi_head"]["mask_head"]["upsample_cfg"] = {"type": "bicubic"}
@@ -32,7 +32,7 @@ def test_every_problem_is_listed_once():
     problems = unsupported(config)
     assert problems[:-1] == [
         "backbone 'ResNet' with colour is not supported",
-        "neck 'BiFPN' is not supported",
+        "neck 'NoFPN' is not supported",
         "prior generator 'Anchors' is not supported",
         "bbox_head 'OtherHead' is not supported",
         "mask_head.upsample_cfg 'bicubic' is not supported",
@@ -68,11 +68,11 @@ def test_command(tmp_path, capsys):
     path.write_text(f"model = {COMPLETE['model']!r}\ntest_pipeline = {PIPELINE!r}")
     assert main(["export", str(path), "--check"]) == 0
     assert capsys.readouterr().out == f"{path}: supported\n"
-    options = ["model.backbone.depth=7", "model.neck.type=BiFPN"]
+    options = ["model.backbone.depth=7", "model.neck.type=NoFPN"]
     assert main(["export", str(path), "--check", "--cfg-options", *options]) == 1
     expected = f"mmort: error: {path}: not supported:\n  backbone.depth must be one of 18, 34, 50, 101, 152, got 7\n"
     assert capsys.readouterr().err == (
-        f"{expected}  neck 'BiFPN' is not supported\n"
+        f"{expected}  neck 'NoFPN' is not supported\n"
         "  docs/own_detectors.md says how to register a head or part of your own\n"
     )
     assert main(["export", str(path)]) == 1
