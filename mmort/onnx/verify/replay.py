@@ -297,9 +297,8 @@ def _decayed_scores(
         box, others = (boxes[row, label], boxes[:, competing]) if boxes.ndim == 3 else (boxes[row], boxes[:, None])
         overlap = mmort.box_iou(box[None], others.reshape(-1, 4), offset=arguments["offset"])
         scores[:, competing] *= _decay(arguments, overlap.reshape(others.shape[:2]))
-    if len(decayed) == arguments["max_per_image"]:
-        lowest = max(lowest, decayed.min(initial=np.inf))
-    return None if (waiting & (scores > lowest + rounding)).any() else decayed
+    full = len(decayed) == arguments["max_per_image"]  # then those that wait have no higher scores than the last one
+    return decayed if full or not (waiting & (scores > lowest + rounding)).any() else None
 
 
 def _decay(arguments: Arguments, overlap: NDArray[Any]) -> NDArray[Any]:
