@@ -103,7 +103,7 @@ def _nudged(numbers: NDArray[np.float32], rng: np.random.Generator) -> NDArray[n
 
 def _image(outputs: Sequence[NDArray[Any]], image: int) -> list[NDArray[Any]]:
     """Return the detections of an image: boxes with scores, labels and perhaps masks."""
-    return used_rows([array[image] for array in outputs[:3]])
+    return used_rows(outputs[:3], image)
 
 
 def _matches(actual: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]], limits: Tolerances) -> NDArray[np.int64]:

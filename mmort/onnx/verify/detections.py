@@ -199,9 +199,8 @@ def _with_masks_of_ties(outputs: Outputs, rows: Sequence[DetectionRow]) -> list[
     indices = np.full(labels.shape, -1)
     for image in [row.image for row in rows if row.ties]:
         candidates, used = outputs.reference.candidates[image], labels[image] >= 0
-        found = dets[image][used], labels[image][used]
-        limits = usual_limits(found[0], outputs.tolerances)
-        kept = match_within(candidates.dets, candidates.labels, *found, limits)
+        limits = usual_limits(dets[image][used], outputs.tolerances)
+        kept = match_within(candidates.dets, candidates.labels, dets[image][used], labels[image][used], limits)
         if (kept >= 0).all():  # otherwise scores are equal to 0, and the file has no other detections
             indices[image][used] = candidates.indices[kept]
             tied.append(image)
@@ -235,7 +234,7 @@ def _judge_by_runs(outputs: Outputs, in_torch: Sequence[Sequence[NDArray[Any]]])
     runs = outputs.actual, outputs.expected, *in_torch
     images = []
     for image in range(len(outputs.actual[1])):
-        detections = [used_rows([array[image] for array in run]) for run in runs]
+        detections = [used_rows(run, image) for run in runs]
         dets, labels, *_ = detections[1]
         limits = widened_limits(outputs, image, detections[1])
         # Instances with the same box are told apart by their masks, which are compared by rounding below.
@@ -285,11 +284,11 @@ def _compare_image(outputs: Outputs, image: int) -> DetectionRow:
 
     Rounding decides what is suppressed at an overlap that is the threshold, and how a box lies whose sides are equal.
     """
-    expected = used_rows([array[image] for array in outputs.expected])
+    expected = used_rows(outputs.expected, image)
     row = _compare_with(outputs, image, expected)
     if row.problem and outputs.tolerances.by_rounding and (runs := runs_in_torch(outputs)):
-        others = [used_rows([array[image] for array in run]) for run in runs]
-        of_any = _compare_with(outputs, image, _of_any(outputs, image, [expected, *others]))
+        in_runs = [expected, *(used_rows(run, image) for run in runs)]
+        of_any = _compare_with(outputs, image, _of_any(outputs, image, in_runs))
         row = row if of_any.problem else of_any
     return row
 
@@ -297,16 +296,16 @@ def _compare_image(outputs: Outputs, image: int) -> DetectionRow:
 def _of_any(outputs: Outputs, image: int, runs: Sequence[Rows]) -> Rows:
     """Return the detections that all of torch's runs have, and of the others those that the file has, too.
 
-    If these are fewer than any run has, the file lacks some, and those of the first run are returned.
+    If these are fewer than each run has, the file lacks some, and those of the first run are returned.
     """
     every, shared = runs[0], np.ones(len(runs[0][0]), bool)
     for run in runs[1:]:
         matches = match_runs(outputs, run, every, widened_limits(outputs, image, every))
-        others = [np.delete(array, matches[matches >= 0], 0) for array in run]
-        every = [np.concatenate(arrays) for arrays in zip(every, others, strict=True)]
-        shared = np.append(shared & (matches >= 0), np.zeros(len(others[0]), bool))
+        unmatched = [np.delete(array, matches[matches >= 0], 0) for array in run]
+        every = [np.concatenate(arrays) for arrays in zip(every, unmatched, strict=True)]
+        shared = np.append(shared & (matches >= 0), np.zeros(len(unmatched[0]), bool))
     of_all, of_some = ([array[rows] for array in every] for rows in (shared, ~shared))
-    actual = used_rows([array[image] for array in outputs.actual])
+    actual = used_rows(outputs.actual, image)
     in_file = match_widened(outputs, image, actual, of_all)
     rest = [np.delete(array, in_file[in_file >= 0], 0) for array in actual]
     chosen = match_widened(outputs, image, rest, of_some) >= 0
@@ -318,7 +317,7 @@ def _of_any(outputs: Outputs, image: int, runs: Sequence[Rows]) -> Rows:
 def _compare_with(outputs: Outputs, image: int, expected: Rows) -> DetectionRow:
     """Compare the detections of one image with the expected ones."""
     tolerances, candidates = outputs.tolerances, outputs.reference.candidates
-    dets, labels, *values = used_rows([array[image] for array in outputs.actual])
+    dets, labels, *values = used_rows(outputs.actual, image)
     expected_dets, expected_labels, *expected_values = expected
     masks = Masks(values[0], expected_values[0]) if values else None
     overlaps_of = masks.overlaps if masks else None

@@ -29,7 +29,7 @@ def widened_limits(outputs: Outputs, image: int, expected: Rows) -> Limits:
     has another position in each run, the file's may be a further one; if it has two, rounding chooses one of them.
     """
     limits = usual_limits(expected[0], outputs.tolerances)
-    images = [used_rows([array[image] for array in run]) for run in runs_in_torch(outputs)]
+    images = [used_rows(run, image) for run in runs_in_torch(outputs)]
     if not images:
         return limits
     runs = [_same_detections(outputs, run, expected, limits) for run in images]
@@ -43,11 +43,11 @@ def widened_limits(outputs: Outputs, image: int, expected: Rows) -> Limits:
 
 
 def match_widened(
-    outputs: Outputs, image: int, found: Rows, expected: Rows, overlaps: Overlaps | None = None
+    outputs: Outputs, image: int, detections: Rows, expected: Rows, overlaps: Overlaps | None = None
 ) -> NDArray[np.int64]:
     """Match detections of an image with expected ones within the limits that torch's rounding widens."""
     limits = widened_limits(outputs, image, expected)
-    return match_within(found[0], found[1], expected[0], expected[1], limits, overlaps)
+    return match_within(detections[0], detections[1], expected[0], expected[1], limits, overlaps)
 
 
 def match_runs(outputs: Outputs, run: Rows, expected: Rows, limits: Limits) -> NDArray[np.int64]:
@@ -80,9 +80,9 @@ def mask_limits(outputs: Outputs, image: int, expected: Rows) -> NDArray[Any]:
     tolerance = 1 - outputs.tolerances.min_mask_overlap
     changed = np.full(len(expected[0]), np.nan)
     for run in runs_in_torch(outputs):
-        found = used_rows([array[image] for array in run])
-        masks = Masks(found[2], expected[2])
-        matches = match_widened(outputs, image, found, expected, masks.overlaps)
+        detections = used_rows(run, image)
+        masks = Masks(detections[2], expected[2])
+        matches = match_widened(outputs, image, detections, expected, masks.overlaps)
         for index in np.flatnonzero(matches >= 0).tolist():
             share = (1 - masks.overlaps([matches[index]], index)[0]) / tolerance
             changed[index] = np.fmax(changed[index], share)

@@ -144,8 +144,8 @@ def scale_of(reach: NDArray[Any]) -> NDArray[Any]:
     return np.maximum(reach, least or 1.0)
 
 
-def used_rows(outputs: Sequence[NDArray[Any]]) -> Rows:
-    """Return the rows that hold a detection, boxes and scores as float64."""
-    used = outputs[1] >= 0
-    dets, *values = (array[used] for array in outputs)
+def used_rows(outputs: Sequence[NDArray[Any]], image: int) -> Rows:
+    """Return the rows of an image that hold a detection, boxes and scores as float64."""
+    used = outputs[1][image] >= 0
+    dets, *values = (array[image][used] for array in outputs)
     return [dets.astype(np.float64), *values]

@@ -294,9 +294,9 @@ def _decayed_scores(
             return None
         waiting[row, label], lowest = False, arguments["min_score"]
         competing = slice(None) if arguments["class_agnostic"] else slice(label, label + 1)
-        box, others = (boxes[row, label], boxes[:, competing]) if boxes.ndim == 3 else (boxes[row], boxes[:, None])
-        overlap = mmort.box_iou(box[None], others.reshape(-1, 4), offset=arguments["offset"])
-        scores[:, competing] *= _decay(arguments, overlap.reshape(others.shape[:2]))
+        box, rivals = (boxes[row, label], boxes[:, competing]) if boxes.ndim == 3 else (boxes[row], boxes[:, None])
+        overlap = mmort.box_iou(box[None], rivals.reshape(-1, 4), offset=arguments["offset"])
+        scores[:, competing] *= _decay(arguments, overlap.reshape(rivals.shape[:2]))
     full = len(decayed) == arguments["max_per_image"]  # then those that wait have no higher scores than the last one
     return decayed if full or not (waiting & (scores > lowest + rounding)).any() else None
 

@@ -110,7 +110,7 @@ class DecoderEntries(Schema):
 
 
 def _convs(in_channels: int, channels: int, count: int, act_cfg: Config) -> nn.Sequential:
-    """Return convolutions, each with an activation, which has a number of its own in the keys of the weights."""
+    """Return convolutions with an activation after each; the keys of the weights number both."""
     inputs = [in_channels] + [channels] * (count - 1)
     pairs = ((nn.Conv2d(inner, channels, 3, padding=1), activation(act_cfg)) for inner in inputs[:count])
     return nn.Sequential(*(layer for pair in pairs for layer in pair))
