@@ -22,7 +22,7 @@ from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.layers import Scale
 from mmort.detect.parts.rotated.angle_coder import ANGLE_CODERS, AngleCoder
 from mmort.detect.parts.rotated.coders import RotatedBoxCoder
-from mmort.detect.parts.rotated.dense import RotatedDenseDetector, candidates
+from mmort.detect.parts.rotated.dense import RotatedDenseDetector, candidates, of_large_boxes
 from mmort.detect.parts.rotated.geometry import bounding_boxes, upright_boxes
 from mmort.detect.parts.rotated.selection import rotated_detections
 from mmort.detect.parts.single_stage import SingleStageModel
@@ -161,6 +161,5 @@ class H2RBoxV2(RotatedDenseDetector):
         limits = image_limits(input, img_shape)
         boxes, scores = candidates(self.bbox_head, self.test_cfg, self.raw(input), limits, by_pairs=self.by_pairs)
         of_classes = boxes[:, :, None] * self.bbox_head.factors  # [N, P, C, 5]
-        large = (of_classes[..., 2:4] > self.test_cfg.min_bbox_size).all(-1)
-        scores = torch.where(large, scores, 0) if self.test_cfg.min_bbox_size >= 0 else scores
+        scores = of_large_boxes(scores, of_classes, self.test_cfg)  # those of some classes are smaller now
         return rotated_detections(of_classes, scores, self.test_cfg)

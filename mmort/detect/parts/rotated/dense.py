@@ -95,9 +95,15 @@ def candidates(
 
     scores, numbers, chosen = of_all_levels(choose, maps, len(head.priors.strides))
     boxes = head.decode(chosen, numbers, limits)  # [N, P, 5]
-    if by_pairs and test_cfg.min_bbox_size >= 0:
-        scores = torch.where((boxes[..., 2:4] > test_cfg.min_bbox_size).all(-1, keepdim=True), scores, 0)
-    return boxes, scores
+    return boxes, of_large_boxes(scores, boxes, test_cfg) if by_pairs else scores
+
+
+def of_large_boxes(scores: Tensor, boxes: Tensor, test_cfg: RotatedDenseEntries) -> Tensor:
+    """Return scores [N, P, C], 0 where boxes [N, P, 5] or [N, P, C, 5] are too small."""
+    if test_cfg.min_bbox_size < 0:
+        return scores
+    large = (boxes[..., 2:4] > test_cfg.min_bbox_size).all(-1, keepdim=boxes.ndim == 3)
+    return torch.where(large, scores, 0)
 
 
 def _best_pairs(
