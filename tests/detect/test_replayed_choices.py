@@ -259,14 +259,17 @@ def test_boxes_in_the_order_of_soft_suppression(kept, followed, variant):
     torch.testing.assert_close(dets[0, :5, :4], BOXES[indices[0, :5]])
 
 
-def test_only_as_many_boxes_as_soft_suppression_may_keep():
-    scores = torch.tensor([[[0.6], [0.45], [0.9], [0.9], [0.59999]]])
+@pytest.mark.parametrize(
+    ("score", "kept", "followed"),
+    [(0.599998, [2, 4], True), (0.599998, [2, 0], True), (0.599998, [2, 1], False), (0.5999, [2, 4], False)],
+)
+def test_only_as_many_boxes_as_soft_suppression_may_keep(score, kept, followed):
+    scores = torch.tensor([[[0.6], [0.45], [0.9], [0.9], [score]]])
     options = {"method": "soft_nms_gaussian", "max_per_image": 2, "sigma": 0.5}
-    for kept, followed in (([2, 4], True), ([2, 0], True), ([2, 1], False)):
-        chosen = [torch.zeros(1, 2, dtype=torch.int64), torch.tensor([kept])]
-        with replaying([("MultiClassNMS", chosen)]):
-            indices = mmort.torch.multiclass_nms(BOXES[None], scores, 0.2, 0.3, **options)[2]
-        assert (indices[0].tolist() == kept) is followed
+    chosen = [torch.zeros(1, 2, dtype=torch.int64), torch.tensor([kept])]
+    with replaying([("MultiClassNMS", chosen)]):
+        indices = mmort.torch.multiclass_nms(BOXES[None], scores, 0.2, 0.3, **options)[2]
+    assert (indices[0].tolist() == kept) is followed
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import mmort.onnx
 import mmort.torch
 from mmort.onnx.verify.detections import DetectionRow, compare, compare_detections
 from mmort.onnx.verify.ties import Candidates
-from mmort.onnx.verify.values import Outputs, Reference, Tolerances
+from mmort.onnx.verify.values import Exact, Outputs, Reference, Tolerances
 
 # Boxes 0 and 1 suppress each other, 1 also suppresses 2, and 3 and 4 are elsewhere.
 BOXES = np.array([[0, 0, 10, 10], [2, 0, 12, 10], [5, 0, 15, 10], [50, 0, 60, 10], [80, 0, 90, 10]], np.float32)
@@ -89,6 +89,26 @@ def test_without_candidates_only_the_last_of_a_full_image_may_be_ties():
     assert (row.ties, row.problem) == (1, "1 missing, 1 extra")
     assert at_limit([], [5]).problem == "1 missing, 1 extra"
     assert at_limit([2, 3, 4]).problem == "1 missing, 1 extra"
+
+
+@pytest.mark.parametrize(
+    ("moved", "equal"),
+    [(0, False), (1e-6, False), (1e-5, True), (2e-2, True), (np.nan, False)],
+)
+def test_equal_scores_at_the_limit_are_those_that_rounding_may_swap(moved, equal):
+    """Scores of a crowd are all within the tolerance of 1: the file's last box has one that is 4e-5 lower."""
+    expected, labels = np.zeros((1, 3, 5), np.float32), np.zeros((1, 3), int)
+    expected[0] = (0, 0, 5, 5, 1), (10, 10, 15, 15, 1), (20, 20, 25, 25, 0.99996)
+    actual = expected + np.float32([[0] * 5, [0] * 5, [0, 0, 3, 0, -4e-5]])
+    rounded = expected + np.float32([[0] * 5, [0, 0, 0, 0, moved], [0] * 5])
+    if np.isnan(moved):  # the run has none of these detections
+        rounded = expected + np.float32([500, 500, 500, 500, 0])
+    runs = Exact(lambda: (expected, labels), lambda seed: (rounded, labels), decides=True)
+    outputs = Outputs(
+        "-", ("dets", "labels"), (actual, labels), Reference((expected, labels), exact=runs), Tolerances()
+    )
+    row = compare(outputs)[0]
+    assert (row.ties, row.problem) == ((1, "") if equal else (0, "1 missing, 1 extra"))
 
 
 def test_more_ties_than_matches_differ():

@@ -25,6 +25,7 @@ from mmort.onnx.verify.limits import (
     match_widened,
     row_distances,
     runs_in_torch,
+    tie_tolerance,
     widened_limits,
 )
 from mmort.onnx.verify.masks import Masks
@@ -347,7 +348,8 @@ def _compare_with(outputs: Outputs, image: int, expected: Rows) -> DetectionRow:
             if (kept >= 0).all() and before_limit.may_be(kept, tolerances):
                 ties = max(missing, extra)
         elif len(dets) == outputs.actual[1].shape[1] and len(expected_dets) == outputs.expected[1].shape[1]:
-            pairs = at_limit(dets[:, -1], expected_dets[:, -1], matches, tolerances)
+            tolerance = tie_tolerance(outputs, image, expected)
+            pairs = at_limit(dets[:, -1], expected_dets[:, -1], matches, tolerance)
             ties = pairs if pairs <= len(matched) else 0
     return DetectionRow(
         outputs.inputs,

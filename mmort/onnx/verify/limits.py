@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mmort.detections import boxes
 from mmort.onnx.verify.masks import Masks, Overlaps
 from mmort.onnx.verify.matching import Limits, Rows, match_within, used_rows, usual_limits
+from mmort.onnx.verify.rounding import EPSILON
 from mmort.onnx.verify.values import Outputs
 
 MAX_OF_ROUNDING, MAX_WIDENING, MAX_OF_BOX = 8, 50, 400
@@ -48,6 +49,21 @@ def match_widened(
     """Match detections of an image with expected ones within the limits that torch's rounding widens."""
     limits = widened_limits(outputs, image, expected)
     return match_within(detections[0], detections[1], expected[0], expected[1], limits, overlaps)
+
+
+def tie_tolerance(outputs: Outputs, image: int, expected: Rows) -> float:
+    """Return how far apart equal scores at the limit of an image's detections may be.
+
+    Eight times as far as torch's rounding moves any of its scores, if that is less than the tolerance: the scores of a
+    crowd are all within the tolerance of 1.
+    """
+    usual = usual_limits(expected[0], outputs.tolerances)
+    tolerance = float(usual.score.min())
+    runs = [used_rows(run, image) for run in runs_in_torch(outputs)] if outputs.tolerances.by_rounding else []
+    if not runs:
+        return tolerance
+    moved = [np.abs(_same_detections(outputs, run, expected, usual) - expected[0])[:, -1] for run in runs]
+    return min(tolerance, MAX_OF_ROUNDING * float(np.fmax.reduce(np.ravel(moved), initial=EPSILON)))
 
 
 def match_runs(outputs: Outputs, run: Rows, expected: Rows, limits: Limits) -> NDArray[np.int64]:

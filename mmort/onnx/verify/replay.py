@@ -25,6 +25,9 @@ from mmort.onnx.verify.values import Tolerances
 MAX_ROUNDING = Tolerances.rtol
 """Difference up to which overlaps are equal and, as a share of the largest score, scores: the comparison's own."""
 
+MAX_DECAYED = 1e-5
+"""The same share for scores that soft-NMS decays: those of a crowd are nearly all 1, and none of them leaves it."""
+
 MAX_BLOCK = 256
 """Rotated boxes that are compared with their neighbours together: an image may have a hundred thousand."""
 
@@ -284,7 +287,7 @@ def _decayed_scores(
 
     When a pair is taken, no other has a higher score, after the decay by those that were taken before.
     """
-    rounding = _rounding(torch.from_numpy(scores))
+    rounding = MAX_DECAYED * float(np.abs(scores).max(initial=0))
     scores, waiting = scores.copy(), scores > arguments["score_threshold"]
     lowest = -np.inf  # soft-NMS keeps the best pair whatever its score
     decayed = np.zeros(len(pairs[0]), scores.dtype)

@@ -65,9 +65,7 @@ class Candidates:
         return suppresses
 
 
-def at_limit(
-    scores: NDArray[Any], expected_scores: NDArray[Any], matches: NDArray[np.int64], tolerances: Tolerances
-) -> int:
+def at_limit(scores: NDArray[Any], expected_scores: NDArray[Any], matches: NDArray[np.int64], tolerance: float) -> int:
     """Count pairs of an expected and another detection without a match that both have the lowest score of their image.
 
     Parameters
@@ -76,9 +74,10 @@ def at_limit(
         Of all detections in an image, which fill all rows.
     matches : ndarray of int64
         For each expected detection the index of the other that it matches, or -1.
-    tolerances : Tolerances
+    tolerance : float
+        How far apart equal scores may be.
     """
     unmatched = np.setdiff1d(np.arange(len(scores)), matches)
-    missing = np.abs(expected_scores[matches < 0] - scores.min()) <= tolerances.of(scores.min())
-    extra = np.abs(scores[unmatched] - expected_scores.min()) <= tolerances.of(expected_scores.min())
+    missing = np.abs(expected_scores[matches < 0] - scores.min()) <= tolerance
+    extra = np.abs(scores[unmatched] - expected_scores.min()) <= tolerance
     return int(min(missing.sum(), extra.sum()))
