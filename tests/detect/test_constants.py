@@ -61,6 +61,7 @@ class Sum(torch.nn.Module):
         ([1.0, 2.0, 3.0, 4.0], "1, 2, 3, 4.001", 1),
         ([1.0, 2.0, 3.0, 4.0], "1.002, 2.004, 3.006, 4.008", 4),
         ([1.0, 2.0, 3.0, 4.0], "1, 2, 4, 3", 0),  # another tensor, which an exporter computes
+        ([1.0, 2.0, 3.0, 4e11], "1, 3, 2, 0", 0),  # beside such a number all others are zeros, within rounding
         ([0.0, 0.0, 0.0, 0.0], "0, 0, 0.00001, 0", 1),
         ([0.0, 0.0, 0.0, 0.0], "0, 0, 1, 0", 0),
     ],

@@ -235,21 +235,27 @@ class _Run:
 def _are_close(array: _Array, target: _Array) -> NDArray[np.bool_]:
     """Return which numbers are equal, but for an exporter's rounding."""
     with np.errstate(invalid="ignore", over="ignore"):
-        limit = TOLERANCE * np.abs(target[np.isfinite(target)]).max(initial=0)
-        return (array == target) | (np.isnan(array) & np.isnan(target)) | (np.abs(array - target) <= limit)
+        near = np.abs(array - target) <= _rounding(target)
+        return (array == target) | (np.isnan(array) & np.isnan(target)) | near
+
+
+def _rounding(target: _Array) -> float:
+    """Return how far an exporter's rounding moves the numbers of a tensor."""
+    return TOLERANCE * float(np.abs(target[np.isfinite(target)]).max(initial=0))
 
 
 def _wrong(array: _Array, target: _Array) -> int:
     """Return how many numbers are wrong of an array that is meant to be another; 0 if it is not meant to be that.
 
-    It is if most numbers are equal, but for zeros in both, or all would be after a division by a number near 1.  A
-    tensor of zeros has but few others, which are small.
+    It is if most numbers are equal, but for those that are 0 in both within rounding, or all would be after a division
+    by a number near 1.  A tensor of zeros has but few others, which are small.
     """
     count = array.size
     if not target.any():
         wrong = int(np.count_nonzero(array))
         return wrong if 2 * wrong < count and np.abs(array).max() < MAX_RATIO - 1 else 0
-    used = (array != 0) | (target != 0)
+    zero = _rounding(target)
+    used = ~((np.abs(array) <= zero) & (np.abs(target) <= zero))  # NaN is no zero
     array, target = array[used], target[used]
     close = _are_close(array, target)
     if close.mean() <= 0.5 and (target != 0).all():
