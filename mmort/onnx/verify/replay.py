@@ -287,7 +287,7 @@ def _decayed_scores(
 
     When a pair is taken, no other has a higher score, after the decay by those that were taken before.
     """
-    rounding = MAX_DECAYED * float(np.abs(scores).max(initial=0))
+    rounding = _rounding(torch.from_numpy(scores), MAX_DECAYED)
     scores, waiting = scores.copy(), scores > arguments["score_threshold"]
     lowest = -np.inf  # soft-NMS keeps the best pair whatever its score
     decayed = np.zeros(len(pairs[0]), scores.dtype)
@@ -313,10 +313,10 @@ def _decay(arguments: Arguments, overlap: NDArray[Any]) -> NDArray[Any]:
     return np.where(overlap >= arguments["iou_threshold"], lowered, 1)
 
 
-def _rounding(scores: Tensor) -> float:
-    """Return the difference up to which scores are equal."""
+def _rounding(scores: Tensor, share: float = MAX_ROUNDING) -> float:
+    """Return the difference up to which scores are equal, by its share of the largest."""
     finite = scores[scores.isfinite()]
-    return MAX_ROUNDING * float(finite.abs().max()) if finite.numel() else 0.0
+    return share * float(finite.abs().max()) if finite.numel() else 0.0
 
 
 _FOLLOW: dict[str, Follow] = {
