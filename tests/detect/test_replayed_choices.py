@@ -276,10 +276,8 @@ def test_a_score_that_is_no_number_allows_no_other_order_of_soft_suppression():
     scores = torch.tensor([[[0.6], [0.5], [torch.nan], [0.9], [0.3]]])
     chosen = [torch.zeros(1, 2, dtype=torch.int64), torch.tensor([[0, 3]])]
     with replaying([("MultiClassNMS", chosen)]):
-        indices = mmort.torch.multiclass_nms(BOXES[None], scores, 0.2, 0.3, method="soft_nms_linear", max_per_image=2)[
-            2
-        ]
-    assert indices.tolist() == [[3, 0]]
+        results = mmort.torch.multiclass_nms(BOXES[None], scores, 0.2, 0.3, method="soft_nms_linear", max_per_image=2)
+    assert results[2].tolist() == [[3, 0]]
 
 
 @pytest.mark.parametrize(
