@@ -30,10 +30,9 @@ def widened_limits(outputs: Outputs, image: int, expected: Rows) -> Limits:
     has another position in each run, the file's may be a further one; if it has two, rounding chooses one of them.
     """
     limits = usual_limits(expected[0], outputs.tolerances)
-    images = [used_rows(run, image) for run in runs_in_torch(outputs)]
-    if not images:
+    runs = _same_detections(outputs, image, expected, limits)
+    if not runs:
         return limits
-    runs = [_same_detections(outputs, run, expected, limits) for run in images]
     pairs = itertools.combinations([expected[0], *runs], 2)
     apart = [row_distances(first, second) / limits.box for first, second in pairs]
     scores = [np.abs(run[:, -1] - expected[0][:, -1]) / limits.score for run in runs]
@@ -59,10 +58,10 @@ def tie_tolerance(outputs: Outputs, image: int, expected: Rows) -> float:
     """
     usual = usual_limits(expected[0], outputs.tolerances)
     tolerance = float(usual.score.min())
-    runs = [used_rows(run, image) for run in runs_in_torch(outputs)] if outputs.tolerances.by_rounding else []
+    runs = _same_detections(outputs, image, expected, usual) if outputs.tolerances.by_rounding else []
     if not runs:
         return tolerance
-    moved = [np.abs(_same_detections(outputs, run, expected, usual) - expected[0])[:, -1] for run in runs]
+    moved = [np.abs(run - expected[0])[:, -1] for run in runs]
     return min(tolerance, MAX_OF_ROUNDING * float(np.fmax.reduce(np.ravel(moved), initial=EPSILON)))
 
 
@@ -74,11 +73,12 @@ def match_runs(outputs: Outputs, run: Rows, expected: Rows, limits: Limits) -> N
     return match_within(run[0], run[1], expected[0], expected[1], limits, overlaps, MIN_OVERLAP)
 
 
-def _same_detections(outputs: Outputs, run: Rows, expected: Rows, usual: Limits) -> NDArray[Any]:
-    """Return for each expected detection that of another run of torch, NaN if there is none."""
+def _same_detections(outputs: Outputs, image: int, expected: Rows, usual: Limits) -> list[NDArray[Any]]:
+    """Return for each other run of torch the boxes and scores of the expected detections; NaN if it lacks one."""
     limits = Limits(MAX_WIDENING * usual.box, MAX_WIDENING * usual.score, MAX_OF_BOX * usual.box)
     missing = np.full_like(expected[0], np.nan, shape=(1, expected[0].shape[1]))
-    return np.append(run[0], missing, 0)[match_runs(outputs, run, expected, limits)]
+    runs = [used_rows(run, image) for run in runs_in_torch(outputs)]
+    return [np.append(run[0], missing, 0)[match_runs(outputs, run, expected, limits)] for run in runs]
 
 
 def _widening(moved: NDArray[Any]) -> NDArray[Any]:

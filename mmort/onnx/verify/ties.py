@@ -3,7 +3,8 @@
 Equal scores decide nothing, but suppression and the limit of detections need an order: which of two overlapping boxes
 survives, which boxes it suppresses in turn, and which boxes are the last ones kept.  If the boxes that compete are
 known (`Candidates`), other detections are ties if they are what the same suppression keeps for another order of equal
-scores.  Otherwise only those at the limit are recognized (`at_limit`).
+scores.  Otherwise only those at the limit are recognized (`at_limit`), and scores are equal there if torch's rounding,
+where it is known, may swap them.
 
 A tie further inside, among the boxes of a level that go into the suppression or among proposals, changes the candidates
 themselves.  That is not told apart from an error, so such a file differs.
