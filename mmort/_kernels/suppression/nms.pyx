@@ -4,6 +4,7 @@ Boxes are sorted once, then visited class by class.  The first kept boxes of a c
 compared with all later boxes, in vectors.  Once that no longer pays, each remaining box is compared only with the kept
 boxes that could reach the threshold (nms_decisions.pxd).  Both ways use the same arithmetic, so results are the same.
 """
+from libc.math cimport expm1
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
@@ -39,6 +40,7 @@ cdef enum:  # chosen by nms, clustered and uniform, 100 to 3000 boxes
     MAX_PROBES = 32  # likewise, if that does not pay at once: nms, nested, 20,000 boxes, the small ones first
     SAMPLED_SHARE = 8  # of many boxes one in eight is judged by: nms, uniform, 20,000 boxes
     MIN_SAMPLED_BOXES = 2048
+    MAX_FIRST = 3  # boxes of the first grid for each that is to be kept: what some suppress can be far from the mean
     MAX_GROWTH = 8  # of the grid, if too few of its boxes are kept
     MAX_LEFT_PER_SUPPRESSED = 800  # it pays if a kept box suppresses one in 800 of the rest; at 250 nested ones lose
 
@@ -192,12 +194,23 @@ cdef ptrdiff_t _count_kept(const int32_t *flags, ptrdiff_t begin, ptrdiff_t end)
     return kept
 
 
-cdef int _suppress_by_grid(mmk_call *call, Grid *grid, ptrdiff_t max_kept, char *memory) noexcept nogil:
-    """Flags the suppressed boxes from rank `begin` on, and all after `max_kept` kept ones; -1 if it is stopped."""
+cdef double _suppressed_share(const int32_t *flags, ptrdiff_t begin, ptrdiff_t end, ptrdiff_t kept) noexcept nogil:
+    """Returns the share of the boxes [begin, end) that each of as many kept ones has suppressed, on average."""
+    return (1 - <double>_count_kept(flags, begin, end) / (end - begin)) / kept
+
+
+cdef int _suppress_by_grid(mmk_call *call, Grid *grid, ptrdiff_t max_kept, double share, char *memory) noexcept nogil:
+    """Flags the suppressed boxes from rank `begin` on, and all after `max_kept` kept ones; -1 if it is stopped.
+
+    A kept box seems to suppress such a share of those after it.
+    """
     cdef ptrdiff_t count = grid.stride, left = count - grid.begin, kept
+    cdef double to_visit
+    grid.end = count
     if max_kept < count:
         left = max_kept - _count_kept(grid.flags, 0, grid.begin)
-    grid.end = min(count, grid.begin + left + left // 4)  # enough if few are suppressed
+        to_visit = expm1(share * left) / share if share > 0 else left
+        grid.end = <ptrdiff_t>min(<double>count, grid.begin + min(1.25 * to_visit, MAX_FIRST * <double>left))
     while True:
         choose_levels(call, grid, memory)
         if suppress_by_grid(call, grid, left, memory):
@@ -223,6 +236,7 @@ cdef int _suppress_many(mmk_call *call, int type, const real *boxes, const int64
     """
     cdef real *planes = <real *>scratch
     cdef ptrdiff_t probes = count if threshold < 0 else PAIRWISE_PROBES
+    cdef double share
     cdef Grid grid
     grid.type = type
     grid.threshold = threshold
@@ -242,8 +256,11 @@ cdef int _suppress_many(mmk_call *call, int type, const real *boxes, const int64
         begin = _suppress_by_pairs(call, planes, count, begin, count, threshold, offset, max_kept, probes, flags)
         if begin < 0 or begin == count:
             return -1 if begin < 0 else 0
+        share = _suppressed_share(flags, begin, count, _count_kept(flags, 0, begin))
+    else:
+        share = _suppressed_share(flags, 0, count // SAMPLED_SHARE, MAX_PROBES)
     grid.begin = begin
-    return _suppress_by_grid(call, &grid, max_kept, <char *>(planes + BOX_NUMBERS * count))
+    return _suppress_by_grid(call, &grid, max_kept, share, <char *>(planes + BOX_NUMBERS * count))
 
 
 cdef ptrdiff_t _suppress_first(mmk_call *call, const real *boxes, const int64_t *order, ptrdiff_t count,

@@ -39,8 +39,9 @@ cdef enum:  # chosen by soft_nms of uniform, long and clustered boxes, 300 to 30
 
 cdef enum:  # by the gaussian method, fitted to 600 such scenes, each made in both ways
     GAUSSIAN_MIN_BOXES = 260  # few are dropped
-    FLOAT_BOXES_PER_HIT = 6  # beyond the first one of a vector, as exponentials are computed for whole vectors
-    DOUBLE_BOXES_PER_HIT = 2
+    GAUSSIAN_PROBES = 32  # further boxes whose overlaps are counted: large ones have many more than small ones
+    FLOAT_BOXES_PER_HIT = 4  # beyond the first one of a vector, as exponentials are computed for whole vectors
+    DOUBLE_BOXES_PER_TWO_HITS = 3
 
 cdef enum:  # picoseconds per pair of boxes
     DECAY_COST = 1000  # soft_nms, uniform, 1000 boxes, linear takes less
@@ -211,12 +212,24 @@ cdef simd_void _count_overlaps(const real *planes, ptrdiff_t stride, ptrdiff_t b
     decays[0] += decaying
 
 
-cdef bint _grid_pays(int64_t method, int64_t width, int64_t boxes, int64_t hits, int64_t vectors,
-                     int64_t decays) noexcept nogil:
+cdef bint _gaussian_grid_pays(const real *planes, ptrdiff_t stride, ptrdiff_t begin, ptrdiff_t end,
+                              real offset) noexcept nogil:
+    """Returns whether a grid is faster for the boxes of positions [begin, end), judged by some."""
+    cdef int64_t boxes = GAUSSIAN_PROBES * (end - begin - GAUSSIAN_MIN_BOXES), hits = 0, vectors = 0, decays = 0
+    cdef ptrdiff_t i
+    if boxes <= 0:
+        return False
+    for i in range(GAUSSIAN_PROBES):
+        _count_overlaps(planes, stride, begin, end, begin + (end - begin) * i // GAUSSIAN_PROBES, offset, <real>0,
+                        &hits, &vectors, &decays)
+    hits -= GAUSSIAN_PROBES  # each meets itself
+    if sizeof(real) == sizeof(float):
+        return boxes > FLOAT_BOXES_PER_HIT * (hits - vectors)
+    return 2 * boxes > DOUBLE_BOXES_PER_TWO_HITS * hits
+
+
+cdef bint _grid_pays(int64_t method, int64_t width, int64_t boxes, int64_t hits, int64_t decays) noexcept nogil:
     """Returns whether a grid is faster, by sums over the probes; `boxes` are those beyond the fewest for a grid."""
-    if method == GAUSSIAN:
-        return boxes > (
-            FLOAT_BOXES_PER_HIT * (hits - vectors) if width == sizeof(float) else DOUBLE_BOXES_PER_HIT * hits)
     if method == NAIVE:
         return boxes > BOXES_PER_HIT * hits + NAIVE_BOXES_PER_DECAY * decays * <int64_t>sizeof(float) // width
     return boxes > BOXES_PER_HIT * hits + LINEAR_BOXES_PER_DECAY * decays
@@ -229,6 +242,7 @@ cdef int64_t _suppress(mmk_call *call, int type, real *planes, int64_t *indices,
     cdef ptrdiff_t stride = count, emitted = 0, i
     cdef int64_t before, hits = 0, vectors = 0, decays = 0
     cdef int64_t min_boxes = GAUSSIAN_MIN_BOXES if rule.method == GAUSSIAN else MIN_GRID_BOXES
+    cdef bint grid_pays
     cdef bint only_overlap_decays = rule.sigma != 0 if rule.method == GAUSSIAN else not rule.iou_threshold <= 0
     if stride >= min_boxes and only_overlap_decays:
         # Crowds of boxes suppress each other in few rounds, and nearly all pairs overlap.
@@ -237,11 +251,15 @@ cdef int64_t _suppress(mmk_call *call, int type, real *planes, int64_t *indices,
             emitted = _suppress_by_pairs(call, planes, indices, stride, i, i + 1, &count, rule)
             if emitted <= i:
                 return count
-            if i >= SETTLING:
+            if i >= SETTLING and rule.method != GAUSSIAN:
                 decays += before - count  # dropped
                 _count_overlaps(planes, stride, emitted, count, i, <real>rule.offset, <real>rule.iou_threshold, &hits,
                                 &vectors, &decays)
-        if _grid_pays(rule.method, sizeof(real), PROBES * (count - emitted - min_boxes), hits, vectors, decays):
+        if rule.method == GAUSSIAN:
+            grid_pays = _gaussian_grid_pays(planes, stride, emitted, count, <real>rule.offset)
+        else:
+            grid_pays = _grid_pays(rule.method, sizeof(real), PROBES * (count - emitted - min_boxes), hits, decays)
+        if grid_pays:
             m = moving(type, stride, scratch)
             m.grid.begin = emitted
             m.grid.end = count
