@@ -29,19 +29,21 @@ cdef enum:
 cdef enum:
     PLANES = BOX_NUMBERS + 1  # with the scores
 
-cdef enum:  # chosen by soft_nms of uniform, long and clustered boxes, 300 to 3000 (benchmarks/scenes.py)
+cdef enum:  # fitted to 300 scenes of benchmarks/scenes.py, each made in both ways
     SETTLING = 4  # boxes emitted first, by which a crowd goes away
     PROBES = 4  # boxes emitted then, whose overlaps tell whether a grid pays
-    MIN_GRID_BOXES = 420  # from which on it pays
-    BOXES_PER_HIT = 4  # so many more if a box overlaps one more
+    FLOAT_MIN_BOXES = 420  # from which on it pays
+    DOUBLE_MIN_BOXES = 300
+    FLOAT_BOXES_PER_HIT = 6  # so many more if a box overlaps one more
+    DOUBLE_BOXES_PER_HIT = 4
     NAIVE_BOXES_PER_DECAY = 150  # and if the score of one more decays: the fewer boxes remain, the less a grid pays
-    LINEAR_BOXES_PER_DECAY = 20
+    LINEAR_BOXES_PER_DECAY = 20  # both for float32, and half as many for float64
 
 cdef enum:  # by the gaussian method, fitted to 600 such scenes, each made in both ways
     GAUSSIAN_MIN_BOXES = 260  # few are dropped
     GAUSSIAN_PROBES = 32  # further boxes whose overlaps are counted: large ones have many more than small ones
-    FLOAT_BOXES_PER_HIT = 4  # beyond the first one of a vector, as exponentials are computed for whole vectors
-    DOUBLE_BOXES_PER_TWO_HITS = 3
+    FLOAT_BOXES_PER_GAUSSIAN_HIT = 4  # beyond the first of a vector, as exponentials are computed for whole vectors
+    DOUBLE_BOXES_PER_TWO_GAUSSIAN_HITS = 3
 
 cdef enum:  # picoseconds per pair of boxes
     DECAY_COST = 1000  # soft_nms, uniform, 1000 boxes, linear takes less
@@ -224,15 +226,16 @@ cdef bint _gaussian_grid_pays(const real *planes, ptrdiff_t stride, ptrdiff_t be
                         &hits, &vectors, &decays)
     hits -= GAUSSIAN_PROBES  # each meets itself
     if sizeof(real) == sizeof(float):
-        return boxes > FLOAT_BOXES_PER_HIT * (hits - vectors)
-    return 2 * boxes > DOUBLE_BOXES_PER_TWO_HITS * hits
+        return boxes > FLOAT_BOXES_PER_GAUSSIAN_HIT * (hits - vectors)
+    return 2 * boxes > DOUBLE_BOXES_PER_TWO_GAUSSIAN_HITS * hits
 
 
-cdef bint _grid_pays(int64_t method, int64_t width, int64_t boxes, int64_t hits, int64_t decays) noexcept nogil:
-    """Returns whether a grid is faster, by sums over the probes; `boxes` are those beyond the fewest for a grid."""
-    if method == NAIVE:
-        return boxes > BOXES_PER_HIT * hits + NAIVE_BOXES_PER_DECAY * decays * <int64_t>sizeof(float) // width
-    return boxes > BOXES_PER_HIT * hits + LINEAR_BOXES_PER_DECAY * decays
+cdef bint _grid_pays(bint is_float, int64_t method, int64_t boxes, int64_t hits, int64_t decays) noexcept nogil:
+    """Returns whether a grid is faster for so many boxes, by sums over the probes."""
+    cdef int64_t per_decay = NAIVE_BOXES_PER_DECAY if method == NAIVE else LINEAR_BOXES_PER_DECAY
+    if is_float:
+        return PROBES * (boxes - FLOAT_MIN_BOXES) > FLOAT_BOXES_PER_HIT * hits + per_decay * decays
+    return PROBES * (boxes - DOUBLE_MIN_BOXES) > DOUBLE_BOXES_PER_HIT * hits + per_decay // 2 * decays
 
 
 cdef int64_t _suppress(mmk_call *call, int type, real *planes, int64_t *indices, int64_t count, const Rule *rule,
@@ -241,9 +244,11 @@ cdef int64_t _suppress(mmk_call *call, int type, real *planes, int64_t *indices,
     cdef Moving m
     cdef ptrdiff_t stride = count, emitted = 0, i
     cdef int64_t before, hits = 0, vectors = 0, decays = 0
-    cdef int64_t min_boxes = GAUSSIAN_MIN_BOXES if rule.method == GAUSSIAN else MIN_GRID_BOXES
-    cdef bint grid_pays
+    cdef bint is_float = sizeof(real) == sizeof(float), grid_pays
+    cdef int64_t min_boxes = FLOAT_MIN_BOXES if is_float else DOUBLE_MIN_BOXES
     cdef bint only_overlap_decays = rule.sigma != 0 if rule.method == GAUSSIAN else not rule.iou_threshold <= 0
+    if rule.method == GAUSSIAN:
+        min_boxes = GAUSSIAN_MIN_BOXES
     if stride >= min_boxes and only_overlap_decays:
         # Crowds of boxes suppress each other in few rounds, and nearly all pairs overlap.
         for i in range(SETTLING + PROBES):
@@ -258,7 +263,7 @@ cdef int64_t _suppress(mmk_call *call, int type, real *planes, int64_t *indices,
         if rule.method == GAUSSIAN:
             grid_pays = _gaussian_grid_pays(planes, stride, emitted, count, <real>rule.offset)
         else:
-            grid_pays = _grid_pays(rule.method, sizeof(real), PROBES * (count - emitted - min_boxes), hits, decays)
+            grid_pays = _grid_pays(is_float, rule.method, count - emitted, hits, decays)
         if grid_pays:
             m = moving(type, stride, scratch)
             m.grid.begin = emitted
