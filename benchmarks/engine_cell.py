@@ -1,6 +1,7 @@
 """Run a detector in one engine, and print as JSON what it took: a cell of the table of `engines.py`.
 
-    python benchmarks/engine_cell.py ENGINE FILES NAME CONFIG [--threads N] [--annotations FILE --images DIR]
+    python benchmarks/engine_cell.py ENGINE FILES NAME CONFIG [--threads N] [--vocabulary VOCAB.txt]
+                                                              [--annotations FILE --images DIR]
 
 FILES has what `engines.py` wrote for the detector NAME of CONFIG.  The outputs are written to FILES/NAME.ENGINE.npz.
 With --annotations, prints AP on a data set in COCO's format instead.
@@ -33,6 +34,7 @@ class Source(NamedTuple):
     name: str
     config: Path
     threads: int
+    vocabulary: Path | None
 
     def file(self, form: str) -> Path:
         return self.files / f"{self.name}{form}"
@@ -94,7 +96,7 @@ def torch_model(source: Source, compiled: bool) -> Run:
     from mmort.detect import load
 
     torch.set_num_threads(source.threads)
-    detector = load(source.config, source.file(".pth"))
+    detector = load(source.config, source.file(".pth"), vocabulary=source.vocabulary)
     call = torch.compile(detector) if compiled else detector
 
     def run(*arrays: NDArray[Any]) -> Sequence[NDArray[Any]]:
@@ -189,10 +191,11 @@ def main() -> None:
     parser.add_argument("name")
     parser.add_argument("config", type=Path)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--vocabulary", type=Path)
     parser.add_argument("--annotations", type=Path)
     parser.add_argument("--images", type=Path)
     options = parser.parse_args()
-    source = Source(options.files, options.name, options.config, options.threads)
+    source = Source(options.files, options.name, options.config, options.threads, options.vocabulary)
     if options.annotations:
         figures = average_precision(options.engine, source, options.annotations, options.images)
     else:

@@ -1,7 +1,7 @@
 """Write the table of engines: published detectors in ONNX Runtime, OpenVINO and torch, all on one picture.
 
     python benchmarks/engines.py FILES CONFIG ... [--engines ENGINE ...] [--threads N] [--limit SECONDS]
-                                                  [--twins DIGITS ...] [--prepare]
+                                                  [--twins DIGITS ...] [--vocabulary VOCAB.txt] [--prepare]
 
 FILES keeps the weights, the exported files, the input and the results (engines.json) of each CONFIG, so that the
 command goes on where it was stopped, and tries again what failed; with --prepare it stops after the files.  Weights are
@@ -41,10 +41,17 @@ TITLES = {
 _NOT_RUN = {"error": "not run"}
 
 
-def prepare(files: Path, name: str, config: Path, checkpoint: Path | None = None, pictures: Path | None = None) -> None:
+def prepare(
+    files: Path,
+    name: str,
+    config: Path,
+    checkpoint: Path | None = None,
+    pictures: Path | None = None,
+    vocabulary: Path | None = None,
+) -> None:
     """Write what the cells of a detector need: weights, files, an input; what exists is kept.
 
-    Integers are calibrated with some of `pictures`, or with the input.
+    Integers are calibrated with some of `pictures`, or with the input; `vocabulary` is that of a language model.
     """
     import torch
 
@@ -63,11 +70,11 @@ def prepare(files: Path, name: str, config: Path, checkpoint: Path | None = None
         weights.symlink_to(checkpoint.resolve())
     elif not weights.exists():
         detector = build(read_config(config))
-        fill(detector, preprocessing)
+        fill(detector, preprocessing, vocabulary)
         torch.save({"state_dict": detector.state_dict(), "meta": {}}, weights)
     if not onnx_file.exists():
         # Without the proof: the outputs of the engines are compared with each other.
-        export(config, weights, onnx_file, ExportOptions(verify=False), progress=tqdm.write)
+        export(config, weights, onnx_file, ExportOptions(verify=False, vocabulary=vocabulary), progress=tqdm.write)
     examples = Examples(preprocessing, dynamic=True, with_shapes=True)
     image = read_image(DEFAULT_IMAGE)
     inputs = [tensor.numpy() for tensor in examples(image, 1, *examples.default_shape())]
@@ -138,6 +145,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--limit", type=int, default=600, help="seconds that a cell may take (default: %(default)s)")
     parser.add_argument("--twins", type=Path, nargs="+", default=[], metavar="DIGITS")
+    parser.add_argument("--vocabulary", type=Path, help="of configs with a language model: its vocab.txt")
     parser.add_argument("--prepare", action="store_true", help="only write the files")
     options = parser.parse_args()
     options.files.mkdir(exist_ok=True)
@@ -156,10 +164,11 @@ def main() -> None:
 
     for config in tqdm(options.configs, unit="detector", disable=None):
         name = config.stem
-        prepare(options.files, name, config)
+        prepare(options.files, name, config, vocabulary=options.vocabulary)
         for engine in [] if options.prepare else options.engines:
             key = f"{name}, {engine}, {options.threads}"
             arguments = engine, str(options.files), name, str(config), "--threads", str(options.threads)
+            arguments += ("--vocabulary", str(options.vocabulary)) if options.vocabulary else ()
             cell = fill_cell(key, *arguments)
             if "error" not in cell and "differ" not in cell:
                 cell["differ"] = differing(options.files, name, engine)

@@ -1,6 +1,6 @@
 """Write the table of where the time of whole detectors goes, by ONNX Runtime's profile on one thread.
 
-    python benchmarks/profile_detectors.py RECORD.json CONFIG ...
+    python benchmarks/profile_detectors.py RECORD.json CONFIG ... [--vocabulary VOCAB.txt]
     python benchmarks/profile_detectors.py RECORD.json                # only print the table
 
 Each CONFIG is exported with random weights, those of `tests.tools.export_full_size`, and without a proof; the file runs
@@ -49,7 +49,7 @@ def exclusive_times(events: list[dict[str, Any]]) -> list[tuple[str, str, float]
     return times
 
 
-def measure(config: Path) -> dict[str, Any]:
+def measure(config: Path, vocabulary: Path | None) -> dict[str, Any]:
     """Return the milliseconds of a run, and the shares of operators and of the slowest nodes."""
     import onnx
     import onnxruntime
@@ -74,10 +74,11 @@ def measure(config: Path) -> dict[str, Any]:
         weights, file = Path(folder) / "weights.pth", Path(folder) / "detector.onnx"
         detector = build(read_config(config))
         family = type(detector).__name__
-        fill(detector, preprocessing)
+        words = vocabulary if detector.takes_texts else None
+        fill(detector, preprocessing, words)
         torch.save({"state_dict": detector.state_dict(), "meta": {}}, weights)
         del detector
-        export(config, weights, file, ExportOptions(verify=False), progress=lambda line: None)
+        export(config, weights, file, ExportOptions(verify=False, vocabulary=words), progress=lambda line: None)
         ours = {node.op_type for node in onnx.load(file).graph.node if node.domain not in {"", "ai.onnx"}}
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.log_severity_level = 1, 3
@@ -128,12 +129,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("record", type=Path)
     parser.add_argument("configs", type=Path, nargs="*")
+    parser.add_argument("--vocabulary", type=Path, help="of configs with a language model: its vocab.txt")
     parser.add_argument("--again", action="store_true", help="also measure the configs that the record has")
     parser.add_argument("--limit", type=int, default=1200, help="seconds for a config (default: %(default)s)")
     parser.add_argument("--cell", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.cell:
-        options.record.write_text(json.dumps(measure(options.configs[0])))
+        options.record.write_text(json.dumps(measure(options.configs[0], options.vocabulary)))
         return
     record = json.loads(options.record.read_text()) if options.record.exists() else {}
     for config in options.configs:
@@ -142,6 +144,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             cell = Path(folder) / "cell.json"
             command = [sys.executable, __file__, str(cell), str(config), "--cell"]
+            command += ["--vocabulary", str(options.vocabulary)] if options.vocabulary else []
             try:
                 done = subprocess.run(command, capture_output=True, text=True, timeout=options.limit, check=False)
                 error = (done.stderr.strip().splitlines() or ["crashes"])[-1][:200]

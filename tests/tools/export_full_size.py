@@ -11,6 +11,7 @@ written.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -35,7 +36,7 @@ SHAPE = 320, 416
 """Of the example by which batch normalization is calibrated, in pixels."""
 
 
-def fill(detector: Detector, preprocessing: Preprocessing, vocabulary: str | None) -> None:
+def fill(detector: Detector, preprocessing: Preprocessing, vocabulary: str | os.PathLike[str] | None) -> None:
     """Give a detector random weights; `vocabulary` is that of a language model."""
     torch.manual_seed(1)
     for name, value in detector.state_dict().items():
