@@ -288,6 +288,27 @@ def test_nms_rotated_of_many_boxes_compares_all_pairs_in_effect(kind, iou_thresh
         assert 256 < len(kept) < 990
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_nms_rotated_of_pairs_decides_by_their_overlap(dtype):
+    """Of most pairs a bound of the overlap decides; each is a class of its own here."""
+    rng, count = np.random.default_rng(8), 30_000
+    firsts = np.empty((count, 5))
+    firsts[:, :2], firsts[:, 2:4] = rng.uniform(-50, 50, (count, 2)), np.exp(rng.uniform(-2, 4, (count, 2)))
+    firsts[:, 4] = rng.uniform(-4, 4, count)
+    seconds = firsts.copy()
+    seconds[:, :2] += firsts[:, 2:4] * rng.normal(0, 1, (count, 2)) * rng.choice([0, 0.05, 0.3, 0.6], (count, 1))
+    seconds[:, 2:4] *= np.exp(rng.normal(0, 1, (count, 2)) * rng.choice([0, 0.1, 0.5, 1.5], (count, 1)))
+    seconds[:, 4] += rng.choice([0, 0.05, 0.5, 1, np.pi / 2], count)
+    firsts, seconds = firsts.astype(dtype), seconds.astype(dtype)
+    boxes, scores = np.stack([firsts, seconds], axis=1).reshape(-1, 5), np.tile(np.array([1, 0], dtype), count)
+    overlaps = mmort.box_iou_rotated(firsts, seconds, aligned=True).ravel()
+    for iou_threshold in (0.05, 0.2, 0.5, 0.8, float(np.median(overlaps))):
+        _, keep = mmort.nms_rotated(boxes, scores, iou_threshold, np.repeat(np.arange(count), 2))
+        is_kept = np.isin(np.arange(1, 2 * count, 2), keep)
+        assert_same([is_kept], [overlaps < dtype(iou_threshold)])
+        assert 0.1 < is_kept.mean() < 0.99
+
+
 @pytest.mark.parametrize(("scale", "offset"), [(2.0**-160, 0), (2.0**140, 0), (1, 2.0**24)])
 def test_nms_rotated_of_tiny_huge_and_distant_boxes(scale, offset):
     """Boxes in a grid are also compared in float32, which does not have these numbers, or has them rounded."""

@@ -103,11 +103,14 @@ cdef inline bint _is_above(const Rectangle *a, const Rectangle *b, double x, dou
                            double area) noexcept nogil:
     """Returns whether so much of b surely lies in a, in whose frame b's centre is at (x, y) and its half spans known.
 
-    b shrunk about its centre until a holds it has the square of that factor of its area.
+    Beyond a line that does not cut off the centre there is at most as much of b as if b were upright: sections along
+    the line are the shorter, the farther they are from the centre.
     """
-    cdef double free_x = a.half_width - fabs(x), free_y = a.half_height - fabs(y)
-    return ((free_x > 0) & (free_y > 0) & (free_x * free_x * b.area >= area * span_x * span_x)
-            & (free_y * free_y * b.area >= area * span_y * span_y) & (b.area >= area))
+    cdef double far_x = fabs(x), far_y = fabs(y), spans = 2 * span_x * span_y
+    cdef double outside_x = max(span_x - a.half_width + far_x, 0.0) + max(span_x - a.half_width - far_x, 0.0)
+    cdef double outside_y = max(span_y - a.half_height + far_y, 0.0) + max(span_y - a.half_height - far_y, 0.0)
+    return ((far_x <= a.half_width) & (far_y <= a.half_height)
+            & (b.area * (spans - outside_x * span_y - outside_y * span_x) > area * spans))
 
 
 cdef inline double shared_area(const Rectangle *a, const Rectangle *b, double min_area,
