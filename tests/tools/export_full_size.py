@@ -50,7 +50,7 @@ def fill(detector: Detector, preprocessing: Preprocessing, vocabulary: str | os.
             value.add_(torch.randn_like(value) * 0.1)
         value.mul_(next((factor for part, factor in FACTORS.items() if part in name), 1))
     for layer in detector.modules():
-        if isinstance(layer, nn.BatchNorm2d):
+        if isinstance(layer, nn.BatchNorm2d) and layer.eps > 0:  # torch trains none without it, as NAS-FCOS has
             layer.train()
             layer.momentum = 1.0  # the example's own statistics
     image = read_image(DEFAULT_IMAGE)
