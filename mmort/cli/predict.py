@@ -177,4 +177,9 @@ def _windows(arguments: argparse.Namespace) -> Windows | None:
         return None
     if arguments.engine == "ray":
         raise ValueError("predict: --window runs in this process only; leave out --engine ray")
+    if arguments.overlap is None and arguments.window <= Windows.overlap:
+        raise ValueError(
+            f"predict: --window {arguments.window} needs --overlap, how many pixels neighbours share: fewer than the "
+            f"window's, and {Windows.overlap} by default"
+        )
     return Windows(arguments.window) if arguments.overlap is None else Windows(arguments.window, arguments.overlap)

@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> None:
     try:
         from tqdm import tqdm
     except ModuleNotFoundError:
-        raise ImportError("mmort quantize needs tqdm: pip install 'mmort[predict]'") from None
+        raise ImportError("mmort quantize needs tqdm: pip install 'mmort[onnx]'") from None
     import mmort.onnx
 
     check_new_models(arguments.output, force=arguments.force)

@@ -102,7 +102,7 @@ class CocoDataset(Dataset):
         CocoOptions.parse(options).check(metrics)
         if metrics:
             coco_library()  # before anything is predicted
-        if metrics and "annotations" not in self.annotations:
+        if metrics and not self.annotations.get("annotations"):
             raise ValueError("evaluate: the annotation file has no annotations, so nothing can be measured")
         if metrics:
             coco_format.require_integer_ids(self.annotations)

@@ -63,6 +63,7 @@ class Dataset(ABC):
     """
 
     metric_names: ClassVar[tuple[str, ...]]
+    metric_advice: ClassVar[str] = ""  # follows them in a message
     images: tuple[DatasetImage, ...]
     classes: tuple[str, ...]
 
@@ -81,7 +82,7 @@ class Dataset(ABC):
             if metric not in self.metric_names:
                 raise ValueError(
                     f"evaluate: metric {metric!r} is not one of this data set; "
-                    f"{type(self).__name__} has {', '.join(self.metric_names)}"
+                    f"{type(self).__name__} has {', '.join(self.metric_names)}{self.metric_advice}"
                 )
         if metrics and not self.images:
             raise ValueError("evaluate: the data set has no images")

@@ -83,6 +83,7 @@ class DotaDataset(Dataset):
     """
 
     metric_names = ("mAP",)
+    metric_advice = "; a folder of annotations is read as DOTA's, a .json file as COCO's"
 
     def __init__(
         self, annotations: str | os.PathLike[str], images: str | os.PathLike[str], classes: Sequence[str]

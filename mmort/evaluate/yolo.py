@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -74,13 +74,20 @@ class YoloDataset(CocoDataset):
         stated = entries.get("path")
         if stated is not None and not is_path(stated):
             raise ValueError(f"evaluate: path in {path} must be a path, got {stated!r:.60}")
-        images = _images(path, path.parent / (stated or "") if root is None else Path(root), split, entries.get(split))
+        if split not in entries:
+            raise ValueError(
+                f"evaluate: {path} must have the entry {split}, which lists images; "
+                f"it has {', '.join(map(str, entries))}"
+            )
+        images = _images(path, path.parent / (stated or "") if root is None else Path(root), split, entries[split])
+        self._source, self._has_polygons = f"{split} in {path}", False
         rows: list[dict[str, Any]] = []
         objects: list[dict[str, Any]] = []
         for number, image in enumerate(images):
             height, width = image_size(image)
             rows.append({"id": number, "file_name": str(image), "height": height, "width": width})
-            for label, corners in _labels(_label_file(image), len(names)):
+            for label, corners, is_polygon in _labels(_label_file(image), len(names)):
+                self._has_polygons |= is_polygon
                 polygon = corners * (width, height)
                 x, y = polygon.min(axis=0).tolist()
                 w, h = np.ptp(polygon, axis=0).tolist()
@@ -91,6 +98,17 @@ class YoloDataset(CocoDataset):
         categories = [{"id": label, "name": name} for label, name in enumerate(names)]
         annotations = {"images": rows, "annotations": objects, "categories": categories}
         self._open(annotations, path, Path(), classes, labels_by_name=True)
+
+    def check(self, metrics: Sequence[str], options: Mapping[str, Any]) -> None:
+        """Refuse metrics and options that `score` does not have, and labels by which they cannot be measured."""
+        if metrics and self.images and not self.annotations["annotations"]:
+            raise ValueError(
+                f"evaluate: no image of {self._source} has labels, so nothing can be measured; those of "
+                f"{self.images[0].path} are looked for in {_label_file(self.images[0].path)}"
+            )
+        if "segm" in metrics and self.images and not self._has_polygons:
+            raise ValueError(f"evaluate: segm needs polygons in the labels of {self._source}, which has boxes only")
+        super().check(metrics, options)
 
 
 def _names(path: Path, entries: dict[str, Any]) -> list[str]:
@@ -139,8 +157,8 @@ def _label_file(image: Path) -> Path:
     return Path(*parts, f"{image.stem}.txt")
 
 
-def _labels(path: Path, count: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
-    """Yield the label of each object, less than `count`, and the corners of its box or polygon, (N, 2); each once."""
+def _labels(path: Path, count: int) -> Iterator[tuple[int, NDArray[np.float64], bool]]:
+    """Yield the label of each object, less than `count`, its corners (N, 2), and whether it is a polygon; each once."""
     try:
         text = read_text("labels", path)
     except (FileNotFoundError, NotADirectoryError):
@@ -159,7 +177,7 @@ def _labels(path: Path, count: int) -> Iterator[tuple[int, NDArray[np.float64]]]
                 f"evaluate: {path}, line {number} must be a label below {count} and center x, center y, width and "
                 f"height, or the corners of a polygon, from 0 to 1, got {line[:60]!r}"
             )
-        yield label, corners
+        yield label, corners, len(words) > 5
 
 
 def _parsed(words: Sequence[str]) -> tuple[int, NDArray[np.float64] | None]:

@@ -70,6 +70,8 @@ def test_windows(folder, tiny):
     assert message == "mmort: error: predict: --window runs in this process only; leave out --engine ray\n"
     message = refused("predict", tiny, "photos", "--overlap", 10)
     assert message == "mmort: error: predict: --overlap needs --window, the size of the windows\n"
+    message = refused("predict", tiny, "photos", "--window", 200)
+    assert "--window 200 needs --overlap, how many pixels neighbours share: fewer than the window's" in message
 
 
 @pytest.mark.parametrize("option", ["--out-dir", "--show-dir"])

@@ -239,9 +239,10 @@ def test_refusals(annotations, dataset, results, tmp_path):
         (tmp_path / "b.json").write_text(content)
         with pytest.raises(ValueError, match=message):
             CocoDataset(tmp_path / "b.json", ".")
-    (tmp_path / "b.json").write_text(json.dumps({"images": annotations["images"], "categories": []}))
-    with pytest.raises(ValueError, match="has no annotations"):
-        Evaluation(CocoDataset(tmp_path / "b.json", "."), ["bbox"])
+    for nothing in ({}, {"annotations": []}):
+        (tmp_path / "b.json").write_text(json.dumps({"images": annotations["images"], "categories": []} | nothing))
+        with pytest.raises(ValueError, match="has no annotations"):
+            Evaluation(CocoDataset(tmp_path / "b.json", "."), ["bbox"])
     (tmp_path / "b.json").write_text(json.dumps({"images": [], "categories": [], "annotations": []}))
     with pytest.raises(ValueError, match="the data set has no images"):
         Evaluation(CocoDataset(tmp_path / "b.json", "."), ["bbox"])

@@ -121,7 +121,7 @@ def test_the_root_can_be_replaced(tmp_path):
         ("val: images/val\nnames: {0: a, 2: b}", "", "names in .* must be a name for each"),
         ("val: images/val\nnames: [a, [b]]", "", "names in .* must be a name for each"),
         ("val: images/val\nnames: [a]\nnc: 2", "", "nc in .* must be the number of names, 1, got 2"),
-        ("names: [a]", "", r"val in .* must be a folder, a text file, or a list of these, got \[None\]"),
+        ("val:\nnames: [a]", "", r"val in .* must be a folder, a text file, or a list of these, got \[None\]"),
         ("path: 3\nval: images/val\nnames: [a]", "", "path in .* must be a path, got 3"),
         ("val: !!python/object:os.system images\nnames: [a]", "", r"data\.yaml: could not determine a constructor"),
         (f"val: images/val\nnames: [{'a, ' * 100_000}]", "", r"data\.yaml: this takes more steps or memory"),
@@ -171,6 +171,30 @@ def test_another_split(tmp_path):
         YoloDataset(data, split="all")
     with pytest.raises(ValueError, match=r"split is for data\.yaml of a data set for YOLOs, got 'test'"):
         dataset_of(annotation_file=tmp_path / "a.json", image_dir=tmp_path, split="test")
+
+
+def test_an_entry_that_the_file_lacks(tmp_path):
+    with pytest.raises(ValueError, match=r"must have the entry test, .*; it has path, train, val, names, nc$"):
+        YoloDataset(write(tmp_path, YAML, {}), split="test")
+
+
+def test_images_without_labels_measure_nothing(tmp_path):
+    """Their folder may be elsewhere, so the message says where it was looked for; without metrics they will do."""
+    dataset = YoloDataset(write(tmp_path, YAML, {}))
+    dataset.check([], {})
+    with pytest.raises(
+        ValueError, match=r"no image of val in .*data\.yaml has labels, .*0\.png are looked for in .*labels/val/0\.txt$"
+    ):
+        dataset.check(["bbox"], {})
+
+
+def test_boxes_are_no_masks(tmp_path):
+    dataset = YoloDataset(write(tmp_path / "boxes", YAML, {0: "1 0.5 0.5 0.5 0.5"}))
+    dataset.check(["bbox"], {})
+    with pytest.raises(ValueError, match=r"segm needs polygons in the labels of val in .*, which has boxes only$"):
+        dataset.check(["bbox", "segm"], {})
+    some = {0: "1 0.5 0.5 0.5 0.5\n2 0.1 0.1 0.5 0.1 0.5 0.5"}
+    YoloDataset(write(tmp_path / "polygons", YAML, some)).check(["bbox", "segm"], {})
 
 
 def test_images_are_not_decoded_to_know_their_sizes(tmp_path, monkeypatch):

@@ -70,6 +70,9 @@ def test_no_models(tmp_path):
     for name, reason in (("pipe", "it is a pipe or a device"), ("empty", "it has no graph")):
         with pytest.raises(ValueError, match=rf"{name}.onnx is not an ONNX model: {reason}$"):
             load(tmp_path / f"{name}.onnx")
+    (tmp_path / "epoch_12.pth").write_bytes(b"PK\x03\x04")
+    with pytest.raises(ValueError, match=r"epoch_12\.pth is not an ONNX model: .*; mmort export makes one of a checkp"):
+        load(tmp_path / "epoch_12.pth")
     with pytest.raises(IsADirectoryError):
         load(tmp_path)
 

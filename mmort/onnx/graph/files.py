@@ -102,7 +102,8 @@ def load(path: PathLike) -> onnx.ModelProto:
     except OSError:
         raise
     except Exception as error:  # protobuf's implementations raise different classes
-        raise ValueError(f"{path} is not an ONNX model: {error}") from None
+        advice = "; mmort export makes one of a checkpoint" if Path(path).suffix in {".pth", ".pt"} else ""
+        raise ValueError(f"{path} is not an ONNX model: {error}{advice}") from None
     if not model.HasField("graph"):
         raise ValueError(f"{path} is not an ONNX model: it has no graph")
     try:
