@@ -286,6 +286,17 @@ def test_arguments_are_checked_before_an_iterator_goes_on():
         ParityOptions(report="none/x.html")
 
 
+def test_other_classes_are_told():
+    """Else all detections would be missing, and nobody knew why."""
+    networks = {"file": OnnxNetwork(demo.MODEL), "other": OnnxNetwork(demo.MODEL)}
+    networks["other"].classes = *networks["other"].classes[:9], "ten"
+    with pytest.warns(UserWarning, match="other has other classes than file, .*: label 9 is 'ten' rather than 'nine'$"):
+        parity_of_networks(networks, digits())
+    networks["other"].classes = *networks["file"].classes, "ten"
+    with pytest.warns(UserWarning, match="label 10 is 'ten' rather than None$"):
+        parity_of_networks(networks, digits())
+
+
 def test_with_a_config_all_networks_are_fed_like_the_reference():
     """A file without metadata takes part."""
     config = read_config(demo.CONFIG, {"data.test.samples_per_gpu": 4})

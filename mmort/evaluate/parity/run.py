@@ -6,11 +6,13 @@ They run in step, so that no more than a batch's masks of each are in memory.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import partial
 from importlib.metadata import version
+from itertools import zip_longest
 from typing import Any
 
 from mmort._files.outputs import require_output
@@ -113,6 +115,7 @@ def parity(
         shared = {"classes": reference.classes or dataset.classes, "preprocessing": reference.preprocessing}
     compared = {name: reference, **dict(pairs)}
     predictors = {name: Predictor(network, score_threshold=0, **shared) for name, network in compared.items()}
+    _warn_of_other_classes({name: model.classes for name, model in predictors.items()})
     models = {name: partial(model.predict, batch_size=batch_size) for name, model in predictors.items()}
     result = compare_models(dataset, models, metrics, **of_config)
     if options.report is not None:
@@ -120,6 +123,20 @@ def parity(
         subject = f"{options.subject or name}, on {len(dataset):,} images"
         write_report(result, options.report, subject=subject, facts=facts)
     return result
+
+
+def _warn_of_other_classes(classes: Mapping[str, Sequence[str]]) -> None:
+    """Warn if a detector's classes are not the first one's; files without names have none."""
+    (reference, expected), *others = classes.items()
+    for name, names in others:
+        if names and expected and tuple(names) != tuple(expected):
+            pairs = enumerate(zip_longest(expected, names))
+            label, (known, other) = next(item for item in pairs if item[1][0] != item[1][1])
+            warnings.warn(
+                f"parity: {name} has other classes than {reference}, and detections are compared by label: label "
+                f"{label} is {other!r} rather than {known!r}",
+                stacklevel=3,
+            )
 
 
 def _metrics(dataset: Dataset, reference: TrainedNetwork) -> list[str]:
