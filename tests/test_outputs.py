@@ -52,6 +52,12 @@ def test_a_full_disk_names_the_file(tmp_path, monkeypatch, write):
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.parametrize("write", [write_output, lambda file, content: write_in_a_block(file)])
+def test_a_missing_directory_is_named(tmp_path, write):
+    with pytest.raises(FileNotFoundError, match=r"^output directory does not exist: .*/none$"):
+        write(tmp_path / "none" / "a.onnx", b"x")
+
+
 def write_in_a_block(file):
     with replacing(file) as draft:
         draft.write_bytes(b"x")

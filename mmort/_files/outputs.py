@@ -129,6 +129,7 @@ def _write(file: str | os.PathLike[str], data: bytes) -> None:
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(data)
         return
+    require_directory(path)  # the system's error would name the draft
     draft = os.path.join(os.path.dirname(path), f"{TEMPORARY}{secrets.token_hex(8)}")
     try:
         with os.fdopen(

@@ -149,7 +149,7 @@ def load_weights(module: nn.Module, weights: dict[str, Tensor], config: dict[str
     >>> load_weights(torch.nn.Linear(2, 1), {"weight": torch.ones(1, 3), "bais": torch.ones(1)})
     Traceback (most recent call last):
       ...
-    ValueError: the weights do not fit the config:
+    ValueError: the weights do not fit the config, which must be that of their training:
       missing from the checkpoint: bias
       not in the config's model: bais
       different shapes: weight is [1, 3] in the checkpoint, [1, 2] by the config
@@ -182,7 +182,8 @@ def load_weights(module: nn.Module, weights: dict[str, Tensor], config: dict[str
     }
     problems = [_listed(heading, keys) for heading, keys in lists.items()]
     if any(problems):
-        raise ValueError("\n  ".join(filter(None, ["the weights do not fit the config:", *problems])))
+        first = "the weights do not fit the config, which must be that of their training:"
+        raise ValueError("\n  ".join(filter(None, [first, *problems])))
     module.load_state_dict(weights, strict=False)
 
 
