@@ -287,7 +287,7 @@ def test_arguments_are_checked_before_an_iterator_goes_on():
 
 
 def test_other_classes_are_told():
-    """Else all detections would be missing, and nobody knew why."""
+    """Without the warning, a report of missing detections would not show their cause."""
     networks = {"file": OnnxNetwork(demo.MODEL), "other": OnnxNetwork(demo.MODEL)}
     networks["other"].classes = *networks["other"].classes[:9], "ten"
     with pytest.warns(UserWarning, match="other has other classes than file, .*: label 9 is 'ten' rather than 'nine'$"):

@@ -115,7 +115,7 @@ def parity(
         shared = {"classes": reference.classes or dataset.classes, "preprocessing": reference.preprocessing}
     compared = {name: reference, **dict(pairs)}
     predictors = {name: Predictor(network, score_threshold=0, **shared) for name, network in compared.items()}
-    _warn_of_other_classes({name: model.classes for name, model in predictors.items()})
+    _warn_of_other_classes(predictors)
     models = {name: partial(model.predict, batch_size=batch_size) for name, model in predictors.items()}
     result = compare_models(dataset, models, metrics, **of_config)
     if options.report is not None:
@@ -125,16 +125,16 @@ def parity(
     return result
 
 
-def _warn_of_other_classes(classes: Mapping[str, Sequence[str]]) -> None:
-    """Warn if a detector's classes are not the first one's; files without names have none."""
-    (reference, expected), *others = classes.items()
-    for name, names in others:
-        if names and expected and tuple(names) != tuple(expected):
-            pairs = enumerate(zip_longest(expected, names))
-            label, (known, other) = next(item for item in pairs if item[1][0] != item[1][1])
+def _warn_of_other_classes(predictors: Mapping[str, Predictor]) -> None:
+    """Warn of detectors whose class names differ from those of the first one; a file may have no names."""
+    (reference, first), *candidates = predictors.items()
+    for name, predictor in candidates:
+        if first.classes and predictor.classes and predictor.classes != first.classes:
+            pairs = enumerate(zip_longest(first.classes, predictor.classes))
+            label, expected, actual = next((label, *pair) for label, pair in pairs if pair[0] != pair[1])
             warnings.warn(
                 f"parity: {name} has other classes than {reference}, and detections are compared by label: label "
-                f"{label} is {other!r} rather than {known!r}",
+                f"{label} is {actual!r} rather than {expected!r}",
                 stacklevel=3,
             )
 
