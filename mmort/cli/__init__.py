@@ -12,6 +12,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import NoReturn
 
 import mmort
@@ -73,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (until the process ends)
     arguments, unknown = _parser().parse_known_args(argv)
     if unknown:
-        arguments.error(f"unrecognized arguments: {' '.join(unknown)}")
+        arguments.error(f"unrecognized arguments: {_with_suggestions(unknown, arguments.options)}")
     if arguments.command is None:
         _parser().print_help()
         return 0
@@ -108,16 +109,29 @@ class _Parser(argparse.ArgumentParser):
         super().error(terminal.one_line(message))
 
 
+def _with_suggestions(unknown: Sequence[str], options: Sequence[str]) -> str:
+    """Return unknown arguments, each followed by the option that may have been meant."""
+    values = {option.partition("=")[2]: option for option in options if "=" in option}
+    words = []
+    for word in unknown:
+        name, separator, value = word.partition("=")
+        similar = [values[word]] if word in values else get_close_matches(name.replace("_", "-"), options, 1, 0.75)
+        words.append(f"{word} (did you mean {similar[0]}{separator}{value}?)" if similar else word)
+    return " ".join(words)
+
+
 def _parser() -> argparse.ArgumentParser:
     """Build the parser of all commands."""
     parser = _Parser("mmort", description="Detection operators for numpy and ONNX Runtime.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"mmort {mmort.__version__}")
-    parser.set_defaults(error=parser.error)
+    parser.set_defaults(error=parser.error, options=())
     commands = parser.add_subparsers(metavar="COMMAND", dest="command")
     for name, command in COMMANDS.items():
         command_parser = commands.add_parser(name, help=command.HELP, description=command.HELP, allow_abbrev=False)
-        command_parser.set_defaults(error=command_parser.error)  # with the command's usage, not that of mmort
         command.add_arguments(command_parser)
+        options = [option for action in command_parser._actions for option in action.option_strings]
+        # With the command's usage, not that of mmort.
+        command_parser.set_defaults(error=command_parser.error, options=options)
         amount = command_parser.add_mutually_exclusive_group()
         amount.add_argument("-v", "--verbose", action="store_true", help="print the traceback of an error")
         amount.add_argument(

@@ -10,7 +10,8 @@ from mmort.cli.rewriting import add_new_file
 
 HELP = (
     "let mmort run a detector's ONNX file of another exporter, such as ultralytics, transformers, torchvision, "
-    "RF-DETR, YOLOX, PaddleDetection or detectron2: append what makes mmort's detections of its outputs"
+    "RF-DETR, YOLOX, PaddleDetection or detectron2: append what makes mmort's detections of its outputs; or one of "
+    "MMDetection 2 or MMDeploy: write what its config says into it"
 )
 
 _MAX_LAYOUT_BYTES = 2**24
@@ -21,8 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_new_file(parser)
     parser.add_argument(
         "--config",
-        metavar="DIR",
-        help="the folder with config.json and preprocessor_config.json of a model of transformers",
+        metavar="PATH",
+        help="of a model of transformers, the folder with config.json and preprocessor_config.json; of a file of "
+        "MMDetection or MMDeploy, the detector's config, which is read, not executed",
     )
     parser.add_argument(
         "--layout", metavar="FILE.json", help="what the outputs mean, as far as the file itself does not say"

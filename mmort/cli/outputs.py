@@ -24,18 +24,13 @@ def add_output(
 
 def add_force(container: argparse._ActionsContainer) -> None:
     """Add ``--force``, for `check_new_outputs`."""
-    container.add_argument("--force", action="store_true", help="replace the output if it exists")
-
-
-def check_outputs(*files: str | None) -> None:
-    """Refuse files that cannot be written; None are those that were not asked for."""
-    for file in _wanted(files):
-        require_output(file)
+    container.add_argument("--force", action="store_true", help="replace files that exist")
 
 
 def check_new_outputs(*files: str | None, force: bool) -> None:
-    """Refuse files that cannot be written, and existing ones too unless they may be replaced."""
-    check_outputs(*files)
+    """Refuse files that cannot be written, and existing ones unless they may be replaced; None was not asked for."""
+    for file in _wanted(files):
+        require_output(file)
     for file in _wanted(files):
         if not force and os.path.isfile(file):
             raise FileExistsError(f"output file exists: {file}; --force replaces it")

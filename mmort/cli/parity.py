@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from mmort.cli import configs, datasets, engines, texts
-from mmort.cli.outputs import add_output, check_new_outputs, check_outputs, print_written
+from mmort.cli.outputs import add_output, check_new_outputs, print_written
 
 if TYPE_CHECKING:
     from mmort.evaluate import Dataset, TrainedNetwork
@@ -174,8 +174,7 @@ def _check(arguments: argparse.Namespace) -> None:
             raise ValueError("parity of two files needs images, or a data set: --ann and --img-dir, or --ann data.yaml")
         if arguments.images and (arguments.eval or arguments.img_dir or arguments.data_root):
             raise ValueError("--eval, --img-dir and --data-root are for a data set, which --ann names")
-    check_outputs(arguments.report)
-    check_new_outputs(arguments.output, force=arguments.force)
+    check_new_outputs(arguments.report, arguments.output, force=arguments.force)
 
 
 def _named(files: Sequence[str]) -> dict[str, str]:

@@ -147,22 +147,23 @@ def _line(outcome: Outcome, *, as_json: bool) -> str:
 def _predictor(arguments: argparse.Namespace) -> Predictor:
     """Load the model, with the preprocessing and classes of ``--config``, if given."""
     from mmort.predict import Predictor, Preprocessing
-    from mmort.predict.engines.onnxruntime import ADVICE
+    from mmort.predict.engines.onnxruntime import ADVICE_WITH_CONFIG
 
     network = texts.with_texts(arguments, engines.load(arguments, arguments.provider))
     settings: dict[str, Any] = {}
     if arguments.config is not None:
         from mmort.configs import read_config
-        from mmort.evaluate.configured import classes_of
+        from mmort.configs.layout import DetectorConfig
 
-        config = read_config(arguments.config)
+        config, classes = read_config(arguments.config), network.classes
         settings = {
             "preprocessing": Preprocessing.from_config(config),
-            "classes": network.classes if network.takes_texts else classes_of(config, network.classes or ()),
+            "classes": classes if network.takes_texts else DetectorConfig(config).classes(classes or ()),
         }
     elif network.preprocessing is None:
         raise ValueError(
-            f"{arguments.model} has no preprocessing in its metadata; pass --config CONFIG, which has it; {ADVICE}"
+            f"{arguments.model} has no preprocessing in its metadata; pass --config CONFIG, which has it, or adopt the "
+            f"file: {ADVICE_WITH_CONFIG}"
         )
     return Predictor(network, score_threshold=arguments.score_thr, **settings)
 

@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> str | None:
     """Run the detector, and print what came of it."""
     _check(arguments)
-    check_new_outputs(arguments.output, force=arguments.force)
+    check_new_outputs(arguments.output, arguments.metrics_json, force=arguments.force)
     import mmort.evaluate
     from mmort.configs import parse_options
     from mmort.predict import DetectorFile

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
-from mmort.configs import class_names
 from mmort.configs.captions import Prompt
 from mmort.configs.data_preprocessor import DataPreprocessor, read_data_preprocessor
+from mmort.configs.data_sets import CLASSES_OF_TYPES, classes_of
 from mmort.configs.schema import Config, plain_type
 from mmort.configs.test_pipeline import TestPipeline, read_steps
 
@@ -28,9 +28,6 @@ _ENTRIES_OF_3 = (
     "visualizer",
 )
 _STEPS_OF_2 = ("Collect", "DefaultFormatBundle", "ImageToTensor", "MultiScaleFlipAug")
-_CLASSES_OF_TYPES = {"CocoDataset": class_names.COCO, "VOCDataset": class_names.VOC}
-"""The classes of data sets whose configs need not name them."""
-
 _SEMI_SUPERVISED = ("SemiBaseDetector", "SoftTeacher")
 """Models of a student and a teacher, two detectors of one config, of which one detects.
 
@@ -190,6 +187,16 @@ class DetectorConfig:
             raise ValueError("evaluate: the config has no test data set: neither data.test nor test_dataloader.dataset")
         return data_sets
 
+    def classes(self, detector: Sequence[str] = ()) -> tuple[str, ...] | None:
+        """Return the class names of the first test data set, by default a detector's; None if they are unknown.
+
+        Raises
+        ------
+        ValueError
+            If there is no test data set, or its classes are not the detector's.
+        """
+        return classes_of(self.test_data_sets[0], tuple(detector))
+
     @property
     def prompt(self) -> Prompt:
         """What a detector with a language model looks for in the test data set: its classes.
@@ -206,7 +213,7 @@ class DetectorConfig:
                 "classes could be looked for"
             )
         kind, info = plain_type(data_sets[0].get("type")), data_sets[0].get("metainfo") or {}
-        classes = info.get("classes") or info.get("CLASSES") or _CLASSES_OF_TYPES.get(kind or "")
+        classes = info.get("classes") or info.get("CLASSES") or CLASSES_OF_TYPES.get(kind)
         if classes is None:
             raise ValueError(
                 f"detect: texts must be set (--texts): the config's test data set, a {kind}, names no classes"

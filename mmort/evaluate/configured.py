@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from mmort._files.inputs import read_text
 from mmort.configs import class_names
+from mmort.configs.data_sets import classes_of, dict_of, type_of
 from mmort.configs.layout import DetectorConfig
 from mmort.evaluate.coco import CocoDataset
 from mmort.evaluate.coco_metrics import CocoOptions
@@ -21,14 +21,6 @@ from mmort.evaluate.voc import VocDataset, VocOptions
 from mmort.evaluate.yolo import Split, YoloDataset
 
 _Path: TypeAlias = str | os.PathLike[str]
-
-_FORMATS = {
-    "CocoDataset": class_names.COCO,
-    "CocoPanopticDataset": None,
-    "DOTADataset": class_names.DOTA,
-    "VOCDataset": class_names.VOC,
-}
-"""MMDetection's types of data sets, with their classes if the config names none; None for all of the file's."""
 
 _OPTIONS = {"bbox": CocoOptions, "PQ": PanopticOptions, "mAP": VocOptions}
 """The options of data sets by the first of their metrics."""
@@ -116,7 +108,7 @@ def _open(
 ) -> Dataset:
     """Open a data set by its entry of a config, which may be empty."""
     _require_paths(entry)
-    kind = _kind(entry) if entry else "CocoDataset"
+    kind = type_of(entry) if entry else "CocoDataset"
     if replaced.annotation_file is not None and Path(replaced.annotation_file).is_dir():
         kind = "DOTADataset"
     elif replaced.annotation_file is not None and kind != "CocoPanopticDataset":
@@ -124,29 +116,24 @@ def _open(
     root = _Root(config, entry, replaced.data_root)
     prefix = entry.get("img_prefix")
     if prefix is None:
-        prefixes = _mapping(entry, "data_prefix")
+        prefixes = dict_of(entry, "data_prefix")
         name = {"VOCDataset": "sub_data_root", "DOTADataset": "img_path"}.get(kind, "img")
         prefix = prefixes.get(name, "")
     annotations = (
         root.path(entry.get("ann_file")) if replaced.annotation_file is None else Path(replaced.annotation_file)
     )
     images = root.path(prefix) if replaced.image_dir is None else Path(replaced.image_dir)
-    names = _classes(entry, classes)
+    names = classes_of(entry, classes)
     if kind == "VOCDataset":
         subdirs = entry.get("img_subdir", "JPEGImages"), entry.get("ann_subdir", "Annotations")
         return VocDataset(annotations, images, names or class_names.VOC, *subdirs)
     if kind == "DOTADataset":
         return DotaDataset(annotations, images, names or class_names.DOTA)
     if kind == "CocoPanopticDataset":
-        segments = entry.get("seg_prefix") or _mapping(entry, "data_prefix").get("seg")
+        segments = entry.get("seg_prefix") or dict_of(entry, "data_prefix").get("seg")
         has_segments = segments is not None and replaced.annotation_file is None
         return CocoPanopticDataset(annotations, images, root.path(segments) if has_segments else None, names)
     return CocoDataset(annotations, images, names, labels_by_name=replaced.labels_by_name)
-
-
-def classes_of(config: Mapping[str, Any], detector: Sequence[str] = ()) -> tuple[str, ...] | None:
-    """Return the class names of a config's test data set, by default the detector's; None if they are unknown."""
-    return _classes(DetectorConfig(config).test_data_sets[0], tuple(detector))
 
 
 def batch_size_of(config: Mapping[str, Any]) -> int:
@@ -169,50 +156,13 @@ def metric_options(config: Mapping[str, Any], dataset: Dataset) -> dict[str, Any
     return options
 
 
-def _kind(entry: Mapping[str, Any]) -> str:
-    """Return the type of a data set, without a package's name."""
-    kind = str(entry.get("type")).rpartition(".")[2]
-    if kind not in _FORMATS:
-        raise ValueError(
-            f"evaluate: data set {kind} is not supported; supported: {', '.join(_FORMATS)}. "
-            "If its files have one of these formats, override its type, and its classes"
-        )
-    return kind
-
-
 def _require_paths(entry: Mapping[str, Any]) -> None:
     """Refuse entries of a data set that must be paths and are not."""
-    paths = {f"data_prefix.{name}": value for name, value in _mapping(entry, "data_prefix").items()}
+    paths = {f"data_prefix.{name}": value for name, value in dict_of(entry, "data_prefix").items()}
     paths |= {name: entry.get(name) for name in _PATHS}
     for name, value in paths.items():
         if value is not None and not isinstance(value, (str, os.PathLike)):
             raise ValueError(f"evaluate: {name} of the config's data set must be a path, got {value!r}")
-
-
-def _mapping(entry: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return an entry that is a dict, empty if there is none."""
-    value = entry.get(name) or {}
-    if not isinstance(value, Mapping):
-        raise ValueError(f"evaluate: {name} of the config's data set must be a dict, got {value!r}")
-    return value
-
-
-def _classes(entry: Mapping[str, Any], detector: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return the class names: those that the config names, the detector's, or those of the type; None if unknown."""
-    described = _mapping(entry, "metainfo")
-    named = entry.get("classes") or described.get("classes") or described.get("CLASSES")
-    if isinstance(named, str):
-        named = read_text("class names", named).splitlines()
-    if named is not None and not (isinstance(named, (list, tuple)) and all(isinstance(name, str) for name in named)):
-        raise ValueError(f"evaluate: classes of the config's data set must be a list of names, got {named!r}")
-    if named is None:
-        return detector or (_FORMATS[_kind(entry)] if entry else None)
-    if detector and tuple(named) != detector:
-        raise ValueError(
-            "evaluate: the detector's classes are not those of the config's data set; "
-            f"detector: {', '.join(detector)}; data set: {', '.join(named)}"
-        )
-    return tuple(named)
 
 
 class _Root:

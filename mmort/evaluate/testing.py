@@ -23,7 +23,7 @@ from mmort.evaluate.evaluation import Evaluation, Predict, collect
 from mmort.evaluate.results import write_results
 from mmort.images import Image, opencv
 from mmort.predict import AnnotatedImages, Network, OnnxNetwork, Predictor, Preprocessing, draw, read_image
-from mmort.predict.engines.onnxruntime import ADVICE
+from mmort.predict.engines.onnxruntime import ADVICE_WITH_CONFIG
 from mmort.predict.output import count_text
 
 
@@ -226,7 +226,10 @@ def _preprocessing(network: TrainedNetwork, config: dict[str, Any] | None) -> Pr
     if config is None:
         if network.preprocessing is None:
             path = getattr(network, "path", "the model")
-            raise ValueError(f"{path} has no preprocessing in its metadata; give its CONFIG, which has it; {ADVICE}")
+            raise ValueError(
+                f"{path} has no preprocessing in its metadata; give its CONFIG, which has it, or adopt the file: "
+                f"{ADVICE_WITH_CONFIG}"
+            )
         return network.preprocessing
     try:
         preprocessing = Preprocessing.from_config(config)

@@ -121,15 +121,15 @@ def _image_reader(
 ) -> Callable[[str | os.PathLike[str]], list[NDArray[Any]]]:
     """Return a function that reads an image as a set of a model's inputs."""
     from mmort.onnx.verify.sessions import open_session
-    from mmort.predict.engines.onnxruntime import ADVICE, OnnxNetwork, takes_img_shape
+    from mmort.predict.engines.onnxruntime import ADVICE_WITH_CONFIG, OnnxNetwork, takes_img_shape
     from mmort.predict.fixed_size import fit
 
     network = OnnxNetwork(path)
     preprocessing = network.preprocessing
     if preprocessing is None:
         raise ValueError(
-            f"{os.fspath(path)} has no preprocessing in its metadata, which images need; pass arrays in .npz files; "
-            f"{ADVICE}"
+            f"{os.fspath(path)} has no preprocessing in its metadata, which images need; {ADVICE_WITH_CONFIG}; "
+            "or pass arrays in .npz files"
         )
     if network.takes_texts:
         raise ValueError(

@@ -35,6 +35,11 @@ class Stored(NamedTuple):
     score_factors: NDArray[np.float32]
 
 
+def covered_area(shape: tuple[int, ...], canvas: tuple[int, int]) -> Literal["box", "image"]:
+    """Return what masks of a shape cover in a file that does not say so: its whole input, if they have its size."""
+    return "image" if shape == canvas else "box"
+
+
 @dataclass(frozen=True)
 class MaskFormat:
     """The format of an output ``masks`` (N, K, h, w); a file's metadata ``masks`` holds it.

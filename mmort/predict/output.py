@@ -62,6 +62,7 @@ class Record:
             base = _check_settings(inside(directory, "run.json"), settings, is_empty=not images)
             self._base = os.path.realpath(Path(directory, base))
             self._images = {(_key(Path(self._base, image)), frame) for image, frame in images}
+            self._earlier = len(self._images)
             os.ftruncate(self._file, self._end)
         except BaseException:
             self.close()
@@ -106,11 +107,13 @@ class Record:
         self._images.add((_key(image), frame))
 
     def describe(self) -> str:
-        """Return how many pictures and frames have a line, as text."""
+        """Return how many pictures and frames have a line, as text, and how many of these an earlier run recorded."""
         frames = sum(frame is not None for _, frame in self._images)
         pictures = len(self._images) - frames
         counts = [count_text(pictures, "image")] if pictures or not frames else []
-        return ", ".join([*counts, count_text(frames, "frame")] if frames else counts)
+        counts += [count_text(frames, "frame")] if frames else []
+        counts += [f"{self._earlier} of them by an earlier run"] if self._earlier else []
+        return ", ".join(counts)
 
     def close(self) -> None:
         """Close the file, after its lines have reached the disk."""

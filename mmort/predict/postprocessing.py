@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mmort.detections.detections import Detections
 from mmort.detections.masks import ImageMasks, Masks
 from mmort.detections.panoptic import INSTANCE_OFFSET, PanopticFormat, PanopticMap, SegmentIds
-from mmort.predict.mask_format import MaskFormat
+from mmort.predict.mask_format import MaskFormat, covered_area
 from mmort.predict.preprocessing import Prepared
 
 
@@ -71,7 +71,7 @@ class Postprocessing:
         stored: Masks | None = None
         factors = np.ones(1, np.float32)
         if masks:
-            mask_format = mask_format or MaskFormat("image" if masks[0].shape[1:] == canvas else "box")
+            mask_format = mask_format or MaskFormat(covered_area(masks[0].shape[1:], canvas))
             stored, factors = mask_format.store(masks[0][indices], boxes, image, canvas)
             if mask_format.boxes == "masks" and isinstance(stored, ImageMasks):
                 boxes = stored.boxes

@@ -19,7 +19,7 @@ from mmort._kernels import as_integer
 from mmort.configs.captions import Prompt, Texts
 from mmort.detections.detections import Detections
 from mmort.images import Image, decode_image
-from mmort.predict.engines.onnxruntime import DetectorFile, Network, OnnxNetwork
+from mmort.predict.engines.onnxruntime import ADVICE_WITH_CONFIG, DetectorFile, Network, OnnxNetwork
 from mmort.predict.engines.openvino import OpenVinoNetwork
 from mmort.predict.fixed_size import FixedSizeWarning, effect, fit
 from mmort.predict.image_files import list_images
@@ -143,7 +143,8 @@ class Predictor:
             raise ValueError(
                 f"Predictor: {getattr(model, 'path', 'model')} has no preprocessing in its metadata; pass it as the "
                 "config's test pipeline has it: preprocessing=Preprocessing(size=(1333, 800), mean=..., std=..., "
-                "to_rgb=True, size_divisor=32), or Preprocessing.from_config(config)"
+                "to_rgb=True, size_divisor=32), or Preprocessing.from_config(config); or adopt the file: "
+                f"{ADVICE_WITH_CONFIG}"
             )
         self.network: Network = model
         self._parallel = model.parallel if isinstance(model, DetectorFile) else 1

@@ -101,7 +101,26 @@ def test_unknown_option_is_answered_with_the_commands_usage(capsys):
     assert caught.value.code == 2
     message = capsys.readouterr().err
     assert message.startswith("usage: mmort predict ")
-    assert "unrecognized arguments: --score_thr 0.5\n" in message
+    assert "unrecognized arguments: --score_thr (did you mean --score-thr?) 0.5\n" in message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unknown"),
+    [
+        (["test", "x.onnx", "--score-threshold=1"], "--score-threshold=1"),
+        (
+            ["predict", "x.onnx", "x.png", "--score-threshold=1"],
+            "--score-threshold=1 (did you mean --score-thr=1?)",
+        ),
+        (["export", "a.py", "b.pth", "--portable", "inlined"], "inlined (did you mean --portable=inlined?)"),
+        (["predict", "x.onnx", "x.png", "--foo", "3"], "--foo 3"),
+        (["--foo"], "--foo"),
+    ],
+)
+def test_an_option_like_an_unknown_one_is_suggested(arguments, unknown, capsys):
+    with pytest.raises(SystemExit):
+        mmort.cli.main(arguments)
+    assert capsys.readouterr().err.endswith(f": error: unrecognized arguments: {unknown}\n")
 
 
 def test_without_a_command(capsys):

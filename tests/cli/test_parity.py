@@ -88,6 +88,10 @@ def test_two_files(data, tmp_path):
     text = report.read_text(encoding="utf-8")
     assert "mask_rcnn.onnx, on 4 images" in text
     assert "torch" not in text
+    again = "parity", demo.MODEL, other, demo.IMAGES[0], "--report", report
+    assert f"output file exists: {report}; --force replaces it" in refused(*again)
+    assert run(*again, "--force")[0] == 0
+    assert "on 1 image" in report.read_text(encoding="utf-8")
 
 
 def test_a_file_is_not_compared_with_itself():

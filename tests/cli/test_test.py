@@ -384,8 +384,10 @@ def test_classes(tmp_path):
 
 
 def test_metrics_json(boxes, tmp_path):
-    printed(*COMMAND, "--eval", "bbox", "--metrics-json", tmp_path / "metrics.json")
-    assert json.loads((tmp_path / "metrics.json").read_text()) == boxes
+    file = tmp_path / "metrics.json"
+    printed(*COMMAND, "--eval", "bbox", "--metrics-json", file)
+    assert json.loads(file.read_text()) == boxes
+    assert f"output file exists: {file}; --force" in refused(*COMMAND, "--eval", "bbox", "--metrics-json", file)
     directory = refused(*COMMAND, "--eval", "bbox", "--metrics-json", tmp_path)
     assert f"output file is a directory: {tmp_path}" in directory
     assert "metrics_json needs metrics" in refused(*COMMAND, "--show", "--metrics-json", "m.json")

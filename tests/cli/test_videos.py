@@ -85,7 +85,7 @@ def test_an_interrupted_run_goes_on(tiny, clip, folder):
     assert predict(tiny, clip, "-o", "out")[0] == 0
     assert file.read_bytes() == content
     shutil.copy(IMAGES[0], "photo.png")
-    counted = f"wrote out/detections.jsonl (1 image, {COUNT} frames)\n"
+    counted = f"wrote out/detections.jsonl (1 image, {COUNT} frames, {COUNT} of them by an earlier run)\n"
     assert predict(tiny, "photo.png", "-o", "out") == (0, counted, "")
 
 

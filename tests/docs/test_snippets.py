@@ -21,7 +21,7 @@ import cv2
 import pytest
 
 from mmort import cli
-from mmort.demo import IMAGES, MODEL
+from mmort.demo import CONFIG, IMAGES, MODEL
 from tests import old_export
 from tests.onnx.fixed_times import set_seconds
 from tests.onnx.foreign import write_yolo
@@ -54,7 +54,7 @@ FILES = {
         "detector.texts.onnx": save_encoder,
         "street.jpg": IMAGES[0],
     },
-    "docs/old_models.md": {"old.onnx": old_export.MODEL, "picture.png": IMAGES[0]},
+    "docs/old_models.md": {"old.onnx": old_export.MODEL, "config.py": CONFIG, "picture.png": IMAGES[0]},
     "docs/predict.md": {"detector.onnx": MODEL, "clip.mp4": write_video}
     | {f"photos/{path.name}": path for path in IMAGES},
 }

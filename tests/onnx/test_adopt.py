@@ -12,7 +12,9 @@ from torch.nn import functional
 import mmort
 import mmort.onnx
 from mmort.predict import Preprocessing, write_image
+from mmort.predict.fixed_size import FixedSizeWarning
 from mmort.predict.padding import Padding
+from tests import old_export
 from tests.cli.running import refused, run
 from tests.onnx.foreign import CLASSES, HEIGHT, WIDTH, ultralytics, write
 
@@ -672,10 +674,99 @@ def test_metadata_of_ultralytics_without_a_description(tmp_path):
 
 def test_a_config_that_is_not_read_is_refused(tmp_path):
     path = write(tmp_path / "any.onnx", {"output0": np.ones((7, 4))}, metadata=ultralytics())
-    with pytest.raises(FileNotFoundError, match=r"config must be a folder with config\.json, which does not exist"):
+    with pytest.raises(FileNotFoundError, match=r"config does not exist: .*nowhere"):
         mmort.onnx.adopt(path, tmp_path / "a.onnx", config=tmp_path / "nowhere")
-    with pytest.raises(ValueError, match="config is for files of transformers, got a file of ultralytics"):
+    with pytest.raises(ValueError, match="transformers, MMDetection and MMDeploy, got a file of ultralytics"):
         mmort.onnx.adopt(path, tmp_path / "a.onnx", config=tmp_path)
+
+
+DETECTOR_CONFIG = """
+classes = ("cat", "dog", "owl")
+pipeline = [
+    dict(type="LoadImageFromFile"),
+    dict(type="MultiScaleFlipAug", img_scale=(208, 160), flip=False, transforms=[
+        dict(type="Resize", keep_ratio=True),
+        dict(type="Normalize", mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375], to_rgb=True),
+        dict(type="Pad", size_divisor=32),
+        dict(type="ImageToTensor", keys=["img"]),
+        dict(type="Collect", keys=["img"])])]
+data = dict(test=dict(type="CocoDataset", classes=classes, pipeline=pipeline))
+"""
+
+
+def detector_config(folder, classes=CLASSES):
+    """Write MMDetection 2's config of a detector of classes, and return its path."""
+    path = folder / "detector_config.py"
+    path.write_text(DETECTOR_CONFIG.replace(str(tuple(CLASSES)).replace("'", '"'), repr(tuple(classes))))
+    return path
+
+
+def test_mmdetections_own_file_gets_what_its_config_says(tmp_path):
+    image = np.random.default_rng(4).integers(0, 256, (100, 130, 3), np.uint8)
+    classes, preprocessing = old_export.CLASSES, old_export.PREPROCESSING
+    expected = mmort.Predictor(old_export.MODEL, classes=classes, preprocessing=preprocessing, score_threshold=0)(image)
+    config, adopted, report = detector_config(tmp_path, classes), tmp_path / "a.onnx", tmp_path / "report.html"
+    command = ("adopt", old_export.MODEL, "-o", adopted)
+    assert "does not say how images become its input; pass --config CONFIG.py" in refused(*command)
+    code, text, _ = run(*command, "--config", config)
+    assert code == 0
+    first, *_, masks, _, wrote, _ = text.splitlines()
+    assert (first, masks) == ("file of  MMDetection or MMDeploy", "masks    masks, over the input, above 0.5")
+    assert wrote == f"wrote {adopted}"
+    detections = mmort.Predictor(adopted, score_threshold=0)(image)
+    assert len(detections) > 20
+    assert detections.names == expected.names
+    np.testing.assert_array_equal(detections.boxes, expected.boxes)
+    np.testing.assert_array_equal(detections.scores, expected.scores)
+    np.testing.assert_array_equal(np.array(detections.masks), np.array(expected.masks))
+    mmort.onnx.upgrade(adopted, tmp_path / "b.onnx")
+    write_image(tmp_path / "image.png", image)
+    code, text, _ = run("parity", adopted, tmp_path / "b.onnx", tmp_path / "image.png", "--report", report)
+    assert code == 0
+    assert f"{len(detections)} of {len(detections)} detections in 1 image are equal" in text
+
+
+@pytest.mark.parametrize("size", [(14, 14), (160, 224)])
+def test_masks_of_a_detector_cover_boxes_or_the_input(tmp_path, size):
+    """A file of one size, to which images are padded."""
+    dets, labels = np.array([[10, 20, 60, 90, 0.9], [0, 0, 0, 0, 0]]), np.array([2, -1])
+    masks = np.zeros((2, *size))
+    masks[:, size[0] // 2 :] = 1
+    path = write(tmp_path / "old.onnx", {"dets": dets, "labels": labels, "masks": masks}, image=(1, 3, 160, 224))
+    mmort.onnx.adopt(path, tmp_path / "a.onnx", config=detector_config(tmp_path))
+    image = np.zeros((160, 160, 3), np.uint8)
+    with pytest.warns(FixedSizeWarning):
+        (mask,) = mmort.Predictor(tmp_path / "a.onnx", score_threshold=0)(image).masks
+    expected = np.zeros((160, 160), bool)
+    expected[55:90, 10:60] = size[0] == 14
+    expected[80:] |= size[0] != 14
+    assert (mask != expected).sum() <= 4  # the corners of a box, where its mask ends
+
+
+def test_a_detector_of_rotated_boxes(tmp_path):
+    rows = np.array([[40, 50, 30, 10, 0.5, 0.9], [80, 60, 20, 12, -0.3, 0.4]])
+    path = write(tmp_path / "old.onnx", {"dets": rows, "labels": np.array([1, 0])}, image=("n", 3, "h", "w"))
+    adoption = mmort.onnx.adopt(path, tmp_path / "a.onnx", config=detector_config(tmp_path))
+    assert "cxcywh in pixels of the input, turned by dets[4]" in str(adoption)
+    detections = mmort.Predictor(tmp_path / "a.onnx", score_threshold=0)(np.zeros((160, 192, 3), np.uint8))
+    assert detections.names == ("dog", "cat")
+    np.testing.assert_allclose(detections.rotated_boxes, rows[:, :5], rtol=1e-6)
+
+
+def test_what_a_detectors_config_must_have(tmp_path):
+    rows = np.array([[40, 50, 60, 80, 0.9]])
+    path = write(tmp_path / "old.onnx", {"dets": rows, "labels": np.array([2])}, image=("n", 3, "h", "w"))
+    for arguments, message in (
+        ({"config": tmp_path}, f"config must be the detector's config, a file, .*, got {tmp_path}"),
+        ({"config": detector_config(tmp_path, ["cat", "dog"])}, "classes must have a name for each label, got 2 names"),
+        ({"layout": {"boxes": "dets"}}, "only classes and preprocessing can be set, got boxes"),
+        ({"layout": {"preprocessing": {"sise": [1, 1]}}}, "sise"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            mmort.onnx.adopt(path, tmp_path / "a.onnx", **arguments)
+        assert not (tmp_path / "a.onnx").exists()
+    named = mmort.onnx.adopt(path, tmp_path / "a.onnx", STRETCHED | {"classes": ["a", "b", "c"]})
+    assert "classes  3: a, b, c" in str(named)
 
 
 def test_an_entry_can_be_taken_back_on_the_command_line(tmp_path):

@@ -26,6 +26,9 @@ def adopt(
     operators are appended.  Before the file is written it is run, and detections that contradict the layout are
     refused.
 
+    Files of MMDetection 2 and MMDeploy have ``dets`` and ``labels`` already.  Preprocessing and classes, which they
+    lack, are those of `config`.
+
     Parameters
     ----------
     path : path
@@ -33,9 +36,11 @@ def adopt(
     output : path
         The file to write, which must not exist unless `force` is true.
     layout : mapping, optional
-        Entries of the layout, which are added to those that are recognized, or replace them.
+        Entries of the layout, which are added to those that are recognized, or replace them.  Of a file of MMDetection
+        or MMDeploy, only ``classes`` and ``preprocessing``.
     config : path, optional
-        The folder with ``config.json`` and ``preprocessor_config.json`` of a model of transformers.
+        Of a model of transformers, the folder with ``config.json`` and ``preprocessor_config.json``; of a file of
+        MMDetection or MMDeploy, the detector's config.
     force : bool, default False
         Whether to replace `output` if it exists.
 

@@ -1,4 +1,4 @@
-"""Adopting a file: read it, recognize its layout, append the decoder, check the result by a run, and write it."""
+"""Adopting a file: read it, recognize its layout, append what makes detections, check it by a run, and write it."""
 
 from __future__ import annotations
 
@@ -15,27 +15,20 @@ import onnx.helper
 from numpy.typing import NDArray
 
 import mmort
-from mmort.detections.boxes import bounding_boxes
+from mmort.onnx.adopt import mmdetection
 from mmort.onnx.adopt.decode import append_decoder
 from mmort.onnx.adopt.layout import OUTPUT_ENTRIES, Layout
 from mmort.onnx.adopt.recognize import PIXEL_MASK, ForeignFile, Tensor, recognize
 from mmort.onnx.adopt.summary import Adoption
+from mmort.onnx.adopt.trial import NOISE, check_meaning, run_trial
 from mmort.onnx.describe import describe
-from mmort.onnx.graph import files
+from mmort.onnx.graph import files, inspection
 from mmort.onnx.verify.command import check_stated_sizes
 from mmort.onnx.verify.sessions import open_session, refusals
 from mmort.predict.engines.onnxruntime import OnnxNetwork
-from mmort.predict.fixed_size import fit
-from mmort.predict.postprocessing import check_outputs
-
-_NOISE = 480, 640
-"""Height and width of the image of noise that a file is tried with."""
 
 _ALL = 2**24
 """More boxes than any file has, and exact as a float32."""
-
-_MAX_STRANGE = 0.05
-"""Share of boxes that may be odd before the layout counts as wrong; networks place some oddly."""
 
 
 def adopt_file(
@@ -48,12 +41,22 @@ def adopt_file(
 ) -> Adoption:
     """Write a detector's file as mmort runs it; `mmort.onnx.adopt` describes the arguments."""
     files.check_output(output, force=force)
-    if config is not None and not Path(config).is_dir():
-        raise FileNotFoundError(f"adopt: config must be a folder with config.json, which does not exist: {config}")
+    if config is not None and not Path(config).exists():
+        raise FileNotFoundError(f"adopt: config does not exist: {config}")
     file = _foreign_file(path, None if config is None else Path(config))
+    sizes = ", ".join("?" if size is None else str(size) for size in file.image.shape or ())
+    image = f"{file.image.name} [{sizes}]"
+    if mmdetection.has_detections(file):
+        chosen = mmdetection.read_layout(path, file.config, layout or {})
+        model = files.load(path)
+        _write_metadata(model, chosen)
+        _save(model, output, path)
+        return Adoption(mmdetection.EXPORTER, image, chosen, selects=False)
     exporter, entries = recognize(file)
     if config is not None and exporter != "transformers":
-        raise ValueError(f"adopt: config is for files of transformers, got a file of {exporter}")
+        raise ValueError(
+            f"adopt: config is for files of transformers, MMDetection and MMDeploy, got a file of {exporter}"
+        )
     chosen = Layout.read(_merged(entries, layout or {}))
     # All boxes of a trial are looked at: on noise, few or none pass a threshold.  Masks of all would take a GB.
     every_box = dataclasses.replace(
@@ -67,17 +70,21 @@ def adopt_file(
     )
     with files.replacing(output, keep_neighbours=True) as draft:
         try:
-            files.save(_adopted(path, every_box, file), draft, path, library=False)
-            _check_meaning(OnnxNetwork(draft), chosen)
-            files.save(_adopted(path, chosen, file), draft, path, library=False)
-            _trial(OnnxNetwork(draft), chosen)
+            _save(_adopted(path, every_box, file), draft, path)
+            check_meaning(run_trial(OnnxNetwork(draft), chosen.prepare, pads=False), chosen)
+            _save(_adopted(path, chosen, file), draft, path)
+            run_trial(OnnxNetwork(draft), chosen.prepare, pads=False)
         except ValueError as error:
             raise ValueError(str(error).replace(str(draft), str(path))) from None
-    sizes = ", ".join("?" if size is None else str(size) for size in file.image.shape or ())
     named = [entry for entry in OUTPUT_ENTRIES if getattr(chosen, entry) is not None]
     read = {columns.output for entry in named for columns in chosen.parts(entry)}
     left_out = tuple(name for name in file.outputs if name not in read)
-    return Adoption(exporter, f"{file.image.name} [{sizes}]", chosen, left_out)
+    return Adoption(exporter, image, chosen, left_out)
+
+
+def _save(model: onnx.ModelProto, path: files.PathLike, source: files.PathLike) -> None:
+    """Check and write a model, which may have operators of mmort."""
+    files.save(model, path, source, library=inspection.calls_operators(model))
 
 
 def _adopted(path: files.PathLike, layout: Layout, file: ForeignFile) -> onnx.ModelProto:
@@ -130,7 +137,7 @@ def _results(path: files.PathLike, image: Tensor, mask: Tensor | None) -> dict[s
     session = open_session(path)
     *leading, height, width = image.shape or ()
     shape = [size or number for size, number in zip(leading, (1, 3)[-len(leading) :], strict=True)]
-    shape += [height or _NOISE[0], width or _NOISE[1]]
+    shape += [height or NOISE[0], width or NOISE[1]]
     check_stated_sizes([shape])
     noise = np.random.default_rng(0).random(shape, np.float32)
     values = {image.name: noise}
@@ -163,62 +170,3 @@ def _write_metadata(model: onnx.ModelProto, layout: Layout) -> None:
         entries["masks"] = json.dumps(layout.format_of_masks.to_dict())
     del model.metadata_props[:]
     onnx.helper.set_model_props(model, entries)
-
-
-def _trial(network: OnnxNetwork, layout: Layout) -> tuple[NDArray[np.float32], NDArray[np.int64], int]:
-    """Run an adopted file on noise; return the rows of dets and labels, and the longer side of the input."""
-    prepare, (height, width) = layout.prepare, _NOISE
-    size = prepare.resized_size(width, height)
-    noise = np.random.default_rng(0).integers(0, 256, (size[1], size[0], 3), np.uint8)
-    prepared = prepare.finish(noise, (height, width))
-    for expected, got, side in zip(network.input_shape[1:], prepared.pad_shape, ("height", "width"), strict=True):
-        if expected not in (None, got):
-            raise ValueError(
-                f"adopt: preprocessing must make inputs of {side} {expected}, the only one that the file takes, got "
-                f"{got}"
-            )
-    batch, img_shape = fit(*prepare.batch([prepared]), network.input_shape)
-    with refusals("adopt: the adopted file does not run"):
-        outputs = network(batch, img_shape)
-    check_outputs(outputs, len(batch))
-    return outputs[0][0], outputs[1][0], max(prepared.pad_shape)
-
-
-def _check_meaning(network: OnnxNetwork, layout: Layout) -> None:
-    """Refuse boxes and scores of a trial that contradict the layout, naming the entry that would explain it."""
-    dets, labels, side = _trial(network, layout)
-    scores = dets[:, -1]
-    if not ((scores >= 0) & (scores <= 1)).all():
-        raise ValueError(
-            f"adopt: scores must be from 0 to 1, got {scores.min():g} to {scores.max():g}; activation may be sigmoid "
-            "or softmax"
-        )
-    rows = labels >= 0
-    if rows.any():
-        boxes = dets[rows, :4] if layout.angle is None else bounding_boxes(dets[rows, :5])
-        _check_boxes(boxes, labels[rows], layout, side)
-
-
-def _check_boxes(boxes: NDArray[np.float32], labels: NDArray[np.int64], layout: Layout, side: int) -> None:
-    """Refuse boxes in an input of some side, or labels, that contradict the layout."""
-    if layout.classes is not None and labels.max() >= len(layout.classes):
-        raise ValueError(
-            f"adopt: classes must have a name for each label, got {len(layout.classes)} names and label "
-            f"{labels.max()}; background, first or last, is no class"
-        )
-    turned = (boxes[:, :2] > boxes[:, 2:]).any(axis=1)
-    if turned.mean() > _MAX_STRANGE:
-        raise ValueError(
-            f"adopt: {turned.mean():.0%} of the boxes of a trial end before they begin; box_format may be another than "
-            f"{layout.box_format}"
-        )
-    extent = np.quantile(np.abs(boxes), 0.95, method="higher")  # of infinite ones, others compute NaN
-    if layout.box_unit == "pixels" and extent <= 2:
-        raise ValueError(f"adopt: boxes of a trial lie within {extent:.2g} pixels; box_unit may be relative")
-    if layout.strides is not None and not extent <= 10 * side:
-        raise ValueError(
-            f"adopt: boxes of a trial reach {extent / side:.3g} times the input; the file may decode them itself, "
-            "which strides=null states"
-        )
-    if layout.box_unit == "relative" and extent > 10 * side:
-        raise ValueError(f"adopt: boxes of a trial reach {extent / side:.0f} times the input; box_unit may be pixels")

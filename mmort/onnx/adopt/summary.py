@@ -24,12 +24,15 @@ class Adoption:
     layout : Layout
     left_out : tuple of str
         Outputs that the layout does not name, which the adopted file does not have.
+    selects : bool
+        Whether the adopted file chooses detections among the network's boxes, rather than the network itself.
     """
 
     exporter: str
     image: str
     layout: Layout
     left_out: tuple[str, ...] = ()
+    selects: bool = True
 
     def __str__(self) -> str:
         layout = self.layout
@@ -47,7 +50,7 @@ class Adoption:
                 *([("keypoints", f"{layout.keypoints}: {points}")] if layout.keypoints is not None else []),
                 *([("masks", self._masks())] if layout.masks is not None else []),
                 ("classes", self._classes()),
-                ("then", self._selection()),
+                *([("then", self._selection())] if self.selects else []),
                 *left_out,
             ]
         )

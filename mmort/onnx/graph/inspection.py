@@ -39,6 +39,11 @@ def operator_of(node: onnx.NodeProto) -> schemas.Operator | None:
     return _operators().get((node.domain, node.op_type))
 
 
+def calls_operators(model: onnx.ModelProto) -> bool:
+    """Return whether any node of a model calls an operator of mmort."""
+    return any(map(operator_of, every_node(model)))
+
+
 @cache
 def _operators() -> dict[tuple[str, str], schemas.Operator]:
     """Return mmort's operators by domain and type."""

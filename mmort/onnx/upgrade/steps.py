@@ -30,7 +30,7 @@ def upgrade_model(model: files.PathLike | onnx.ModelProto, output: files.PathLik
     source = None if isinstance(model, onnx.ModelProto) else model
     target = (source if changes else None) if output is None else output
     if target is not None:
-        files.save(proto, target, source, library=any(map(inspection.operator_of, inspection.every_node(proto))))
+        files.save(proto, target, source, library=inspection.calls_operators(proto))
     return changes
 
 

@@ -27,7 +27,10 @@ MAX_THREADS = 1024
 
 
 ADVICE = "mmort adopt MODEL.onnx --output FILE.onnx lets mmort run detectors of other exporters"
-"""What helps with a file that has other inputs or outputs, or no metadata."""
+"""What helps with a file that has other inputs or outputs."""
+
+ADVICE_WITH_CONFIG = "mmort adopt MODEL.onnx --config CONFIG.py --output FILE.onnx writes it into the file"
+"""What helps with a file that does not state its preprocessing, as MMDetection's and MMDeploy's do not."""
 
 
 class Network(Protocol):

@@ -1,0 +1,71 @@
+"""The config of a data set, MMDetection 2 or 3: its type, and the names of its classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mmort._files.inputs import read_text
+from mmort.configs import class_names
+from mmort.configs.schema import plain_type
+
+CLASSES_OF_TYPES = {
+    "CocoDataset": class_names.COCO,
+    "CocoPanopticDataset": None,
+    "DOTADataset": class_names.DOTA,
+    "VOCDataset": class_names.VOC,
+}
+"""The supported types, with their classes if the config names none; None for all that the annotations have."""
+
+
+def type_of(data_set: Mapping[str, Any]) -> str:
+    """Return the type of a data set, without a package's name.
+
+    Raises
+    ------
+    ValueError
+        If it is not supported.
+    """
+    name = plain_type(data_set.get("type"))
+    if name not in CLASSES_OF_TYPES:
+        raise ValueError(
+            f"evaluate: data set {name} is not supported; supported: {', '.join(CLASSES_OF_TYPES)}. "
+            "If its files have one of these formats, override its type, and its classes"
+        )
+    return name
+
+
+def dict_of(data_set: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return an entry that must be a dict, empty if there is none."""
+    value = data_set.get(name) or {}
+    if not isinstance(value, Mapping):
+        raise ValueError(f"evaluate: {name} of the config's data set must be a dict, got {value!r}")
+    return value
+
+
+def classes_of(data_set: Mapping[str, Any], detector: tuple[str, ...] = ()) -> tuple[str, ...] | None:
+    """Return the names of the classes of a data set, which may be empty: its own, the detector's, or its type's.
+
+    Returns None if they are unknown.
+
+    Raises
+    ------
+    ValueError
+        If the names are no list of names, or others than the detector's, or the type is not supported.
+    OSError
+        If the file with the names cannot be read.
+    """
+    described = dict_of(data_set, "metainfo")
+    named = data_set.get("classes") or described.get("classes") or described.get("CLASSES")
+    if isinstance(named, str):
+        named = read_text("class names", named).splitlines()
+    if named is not None and not (isinstance(named, (list, tuple)) and all(isinstance(name, str) for name in named)):
+        raise ValueError(f"evaluate: classes of the config's data set must be a list of names, got {named!r}")
+    if named is None:
+        return detector or (CLASSES_OF_TYPES[type_of(data_set)] if data_set else None)
+    if detector and tuple(named) != detector:
+        raise ValueError(
+            "evaluate: the detector's classes are not those of the config's data set; "
+            f"detector: {', '.join(detector)}; data set: {', '.join(named)}"
+        )
+    return tuple(named)

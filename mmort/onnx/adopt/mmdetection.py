@@ -1,0 +1,82 @@
+"""Files of MMDetection 2 and MMDeploy: their outputs are mmort's, and the detector's config says the rest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mmort.configs import read_config
+from mmort.configs.layout import DetectorConfig
+from mmort.onnx.adopt.layout import Layout
+from mmort.onnx.adopt.recognize import Entries, ForeignFile
+from mmort.onnx.adopt.trial import check_classes, run_trial
+from mmort.predict.engines.onnxruntime import OnnxNetwork
+from mmort.predict.mask_format import covered_area
+from mmort.predict.metadata import read_preprocessing
+from mmort.predict.preprocessing import Preprocessing
+
+EXPORTER = "MMDetection or MMDeploy"
+
+_SETTABLE = ("classes", "preprocessing")
+"""The entries of a layout that these files leave open."""
+
+
+def has_detections(file: ForeignFile) -> bool:
+    """Return whether a file has the outputs ``dets`` and ``labels`` of MMDetection, rather than RF-DETR's."""
+    dets, labels = file.outputs.get("dets"), file.outputs.get("labels")
+    return dets is not None and labels is not None and len(dets.shape or ()) == 3 and len(labels.shape or ()) == 2
+
+
+def read_layout(path: str | os.PathLike[str], config: Path | None, entries: Mapping[str, Any]) -> Layout:
+    """Return the layout of a file with MMDetection's outputs, after a run of it.
+
+    Parameters
+    ----------
+    path : path
+    config : Path or None
+        The detector's config.
+    entries : mapping
+        Classes or preprocessing, instead of the config's.
+
+    Raises
+    ------
+    ValueError
+        If the preprocessing is unknown, there are other entries, or the file's labels have no names.
+    """
+    if others := [name for name in entries if name not in _SETTABLE]:
+        raise ValueError(
+            f"adopt: a file of {EXPORTER} has detections already, of which only {' and '.join(_SETTABLE)} can be "
+            f"set, got {', '.join(others)}"
+        )
+    stated = {**({} if config is None else _of_config(config)), **entries}
+    if "preprocessing" not in stated:
+        raise ValueError(
+            f"adopt: a file of {EXPORTER} does not say how images become its input; pass --config CONFIG.py, the "
+            "detector's config"
+        )
+    trial = run_trial(OnnxNetwork(path), read_preprocessing(stated["preprocessing"]), pads=True)
+    is_rotated = trial.outputs[0].shape[1] == 6
+    boxes = {"boxes": "dets[:4]", "box_format": "xyxy", "scores": "dets[4]"}
+    if is_rotated:
+        boxes = {"boxes": "dets[:4]", "box_format": "cxcywh", "angle": "dets[4]", "scores": "dets[5]"}
+    masks = {}
+    if len(trial.outputs) > 2:
+        area = covered_area(trial.outputs[2].shape[1:], trial.canvas)
+        masks = {"masks": "masks", "mask_format": {"area": area}}
+    layout = Layout.read(boxes | {"labels": "labels"} | masks | stated)
+    check_classes(trial.outputs[1], layout)
+    return layout
+
+
+def _of_config(path: Path) -> Entries:
+    """Return the entries that a config of MMDetection says."""
+    if not path.is_file():
+        raise ValueError(f"adopt: config must be the detector's config, a file, of a file of {EXPORTER}, got {path}")
+    config = read_config(path)
+    classes = DetectorConfig(config).classes()
+    return {
+        "preprocessing": Preprocessing.from_config(config).to_dict(),
+        "classes": None if classes is None else list(classes),
+    }
