@@ -70,7 +70,7 @@ def one_line_warnings() -> Iterator[None]:
 
 
 def print_error(error: BaseException, *, verbose: bool) -> None:
-    """Print an error as one line, that of a comparison with its table; with `verbose`, after its traceback."""
+    """Print an error as one line, or with the table of a comparison, or a list; with `verbose`, after its traceback."""
     if verbose:
         print(printable("".join(traceback.format_exception(error))), file=sys.stderr)
     text = message_of(error)
@@ -82,7 +82,7 @@ def print_error(error: BaseException, *, verbose: bool) -> None:
             f"{type(error).__name__}: {text} (mmort did not foresee this; please report it to mmort's repository, "
             f"with the traceback{advice})"
         )
-    shown = printable(str(error)) if _is_comparison(error) else one_line(text)
+    shown = printable(str(error)) if _is_comparison(error) or _is_list(error) else one_line(text)
     print(f"mmort: error: {shown}", file=sys.stderr)
 
 
@@ -97,6 +97,12 @@ def _is_comparison(error: BaseException) -> bool:
     """Return whether an error carries the table of a comparison, whose module it has loaded then."""
     module = sys.modules.get("mmort.onnx.verify.report")
     return module is not None and isinstance(error, module.VerificationError)
+
+
+def _is_list(error: BaseException) -> bool:
+    """Return whether an error that mmort raises on purpose has a list: all lines but the first are indented."""
+    lines = str(error).split("\n")[1:]
+    return isinstance(error, FORESEEN) and bool(lines) and all(line.startswith("  ") for line in lines)
 
 
 def one_line(text: object) -> str:

@@ -58,8 +58,8 @@ def _family_of(config: DetectorConfig) -> Callable[[DetectorConfig, Parts], Dete
     entry = next((entry for entry in _HEADS if model.get(entry)), None)
     if entry is None:
         raise ValueError(
-            f"detect.build: model.type {model.get('type')!r} is not supported; supported: models with a head in "
-            "docs/mmdetection.md; one of your own: docs/own_detectors.md"
+            f"detect.build: model.type {model.get('type')!r} without a head, such as bbox_head or roi_head, is not "
+            "supported; supported: models with a head in docs/mmdetection.md; one of your own: docs/own_detectors.md"
         )
     several = isinstance(model[entry], list) and entry in ("refine_heads", "bbox_head_refine")
     head = model[entry][-1] if several else model[entry]

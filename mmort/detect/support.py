@@ -42,7 +42,7 @@ def unsupported(config: Config) -> list[str]:
     >>> backbone = {"type": "ResNet", "depth": 50, "colour": "red"}
     >>> for line in unsupported({"model": {"type": "SOLO", "backbone": backbone, "neck": {"type": "SSH"}}}):
     ...     print(line)
-    model.type 'SOLO' is not supported
+    model.type 'SOLO' without a head, such as bbox_head or roi_head, is not supported
     backbone 'ResNet' with colour is not supported
     neck 'SSH' is not supported
     preprocessing: the config has no test pipeline

@@ -320,6 +320,17 @@ def test_an_unforeseen_error_is_one_line(monkeypatch, capsys):
     assert not any("\x1b" in line for line in lines)
 
 
+@pytest.mark.parametrize("list_", ["two:\n  first \x1b[2J\n    second", "two:\n  first\nsecond"])
+def test_a_list_in_an_error_stays_a_list(list_, monkeypatch, capsys):
+    def fail(arguments):
+        raise ValueError(list_)
+
+    monkeypatch.setattr(mmort.cli.COMMANDS["info"], "run", fail)
+    assert mmort.cli.main(["info"]) == 1
+    shown = "two:\n  first \\x1b[2J\n    second" if "\n    " in list_ else "two:   first second"
+    assert capsys.readouterr().err == f"mmort: error: {shown}\n"
+
+
 def test_names_that_are_taken_for_options_do_not_control_the_terminal(capsys):
     """As `mmort info *.onnx` has them."""
     for arguments in (["info", "a.onnx", "--\x1b[2J.onnx"], ["predict", "a.onnx", "b.png", "--score-thr", "\x1b[2J"]):

@@ -51,7 +51,10 @@ def test_what_lies_behind_an_unknown_entry_is_listed_too():
     ("model", "problem"),
     [
         ({"type": "SOLO", "mask_head": {"type": "MadeUpHead"}}, "mask_head 'MadeUpHead' of model.type 'SOLO' is not"),
-        ({"type": "MadeUpTracker"}, "model.type 'MadeUpTracker' is not supported"),
+        (
+            {"type": "MadeUpTracker"},
+            "model.type 'MadeUpTracker' without a head, such as bbox_head or roi_head, is",
+        ),
         (None, "the config must have a dict 'model'"),
     ],
 )
