@@ -1,4 +1,4 @@
-"""Write the table of engines: published detectors in ONNX Runtime, OpenVINO and torch, all on one picture.
+"""Write the table of engines: published detectors in ONNX Runtime, OpenVINO and torch, all on one image.
 
     python benchmarks/engines.py FILES CONFIG ... [--engines ENGINE ...] [--threads N] [--limit SECONDS]
                                                   [--twins DIGITS ...] [--vocabulary VOCAB.txt] [--prepare]
@@ -46,12 +46,12 @@ def prepare(
     name: str,
     config: Path,
     checkpoint: Path | None = None,
-    pictures: Path | None = None,
+    images: Path | None = None,
     vocabulary: Path | None = None,
 ) -> None:
     """Write what the cells of a detector need: weights, files, an input; what exists is kept.
 
-    Integers are calibrated with some of `pictures`, or with the input; `vocabulary` is that of a language model.
+    Integers are calibrated with some of `images`, or with the input; `vocabulary` is that of a language model.
     """
     import torch
 
@@ -80,7 +80,7 @@ def prepare(
     inputs = [tensor.numpy() for tensor in examples(image, 1, *examples.default_shape())]
     np.savez(files / f"{name}.npz", input=inputs[0], img_shape=inputs[1])
     if not integers.exists():
-        calibration = mmort.onnx.read_inputs(onnx_file, list_images(pictures)[:40]) if pictures else [inputs]
+        calibration = mmort.onnx.read_inputs(onnx_file, list_images(images)[:40]) if images else [inputs]
         mmort.onnx.quantize(onnx_file, integers, calibration)
     for file, form in ((onnx_file, "functions"), (onnx_file, "inlined"), (integers, "inlined")):
         portable = file.with_suffix(f".{form}.onnx")

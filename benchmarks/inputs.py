@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 KINDS = ("uniform", "clustered", "text lines", "large")
-"""Kinds of boxes in a picture of 1333 x 800 pixels."""
+"""Kinds of boxes in an image of 1333 x 800 pixels."""
 
 
 def random(*shape: int) -> Array:
@@ -59,14 +59,14 @@ def make_rois(count: int, batch: int, height: int, width: int, spatial_scale: fl
 
 
 def make_rotated_rois(count: int) -> Array:
-    """Return regions of 16 to 400 pixels at all angles, in a picture of 800 x 1216 pixels."""
+    """Return regions of 16 to 400 pixels at all angles, in an image of 800 x 1216 pixels."""
     rng = np.random.default_rng(count)
     centres, sides = rng.uniform(0, (1216, 800), (count, 2)), rng.uniform(16, 400, (count, 2))
     return np.hstack([np.zeros((count, 1)), centres, sides, rng.uniform(0, 3, (count, 1))]).astype(np.float32)
 
 
 def make_grid(shape: tuple[int, int, int], positions: str) -> Array:
-    """Return positions to sample at: a slightly turned and stretched picture, or points anywhere."""
+    """Return positions to sample at: a slightly turned and stretched image, or points anywhere."""
     if positions == "scattered":
         return np.random.default_rng(0).uniform(-1.05, 1.05, (*shape, 2)).astype(np.float32)
     y, x = np.meshgrid(np.linspace(-1.05, 1.05, shape[1]), np.linspace(-1.05, 1.05, shape[2]), indexing="ij")

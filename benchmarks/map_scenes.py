@@ -90,7 +90,7 @@ def draw_deform_conv2d(rng: np.random.Generator, work: float) -> Scene:
 
 
 def draw_pyramid(rng: np.random.Generator) -> list[list[int]]:
-    """Return heights and widths of levels, of a published detector or of any picture."""
+    """Return heights and widths of levels, of a published detector or of any image."""
     if rng.random() < 0.4:
         return [list(size) for size in PYRAMIDS[int(rng.integers(len(PYRAMIDS)))]]
     height, ratio = log_integer(rng, 1, 160), float(rng.uniform(0.5, 2))
@@ -178,7 +178,7 @@ def draw(rng: np.random.Generator, operator: str, scale: float) -> Scene:
 
 
 def make_regions(rng: np.random.Generator, scene: Scene) -> Array:
-    """Return x1, y1, x2, y2 of regions in a picture four times as large as the map."""
+    """Return x1, y1, x2, y2 of regions in an image four times as large as the map."""
     image = 4.0 * np.array([scene["input"][3], scene["input"][2]])
     low, high = {"tiny": (0.5, 8), "usual": (8, 0.5 * image), "huge": (0.5 * image, image)}[scene["sizes"]]
     sides = np.exp(rng.uniform(np.log(low), np.log(np.maximum(high, low)), (scene["regions"], 2)))
@@ -187,7 +187,7 @@ def make_regions(rng: np.random.Generator, scene: Scene) -> Array:
 
 
 def make_positions(rng: np.random.Generator, scene: Scene) -> Array:
-    """Return positions of (batch, rows, columns, 2): anywhere, or a picture that is turned or only stretched."""
+    """Return positions of (batch, rows, columns, 2): anywhere, or an image that is turned or only stretched."""
     batch, (rows, columns) = scene["input"][0], scene["output"]
     if scene["positions"] == "scattered":
         return rng.uniform(-1.05, 1.05, (batch, rows, columns, 2)).astype(np.float32)
@@ -254,7 +254,7 @@ def prepare(scene: Scene) -> Call:
     if "int" in scene.get("dtype", ""):
         features *= 10
     features = features.astype(scene.get("dtype", "float32"))
-    if scene.get("channels_last"):  # as pictures are, seen as maps
+    if scene.get("channels_last"):  # as images are, seen as maps
         features = np.ascontiguousarray(features.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
     if operator == "corner_pool":
         return operator, (features, scene["mode"]), {}

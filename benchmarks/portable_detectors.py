@@ -2,7 +2,7 @@
 
     python benchmarks/portable_detectors.py FILE ... [--shape 800 1216] [--runs 3]
 
-Prints the CPU seconds of a picture, by turns, and the ONNX Runtime operators that gained or lost most, by its profile.
+Prints the CPU seconds of an image, by turns, and the ONNX Runtime operators that gained or lost most, by its profile.
 """
 
 import argparse
@@ -58,8 +58,8 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     arguments = parser.parse_args()
     height, width = arguments.shape
-    picture = resize(read_image(IMAGES[0]), width, height)
-    image = ((picture.astype(np.float32) - 120) / 58).transpose(2, 0, 1)[None]
+    image = resize(read_image(IMAGES[0]), width, height)
+    image = ((image.astype(np.float32) - 120) / 58).transpose(2, 0, 1)[None]
     print("| file | library | portable | ratio | operators |\n|-|-|-|-|-|")
     for file in arguments.files:
         print(row(file, np.ascontiguousarray(image), arguments.runs), flush=True)

@@ -4,7 +4,7 @@
     python benchmarks/profile_detectors.py RECORD.json                # only print the table
 
 Each CONFIG is exported with random weights, those of `tests.tools.export_full_size`, and without a proof; the file runs
-on one picture of the size of the config's test pipeline.  A process for each; the record keeps their figures, so that
+on one image of the size of the config's test pipeline.  A process for each; the record keeps their figures, so that
 the command goes on where it was stopped.  Prints Markdown: the share of a run that is convolutions and products of
 matrices, and each other type of operator from 1 % on; an operator of mmort is marked.  Run it from the root of the
 repository.

@@ -32,7 +32,7 @@ def portable(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def foreign(portable):
-    """A file whose pictures are resized in a way that no program knows."""
+    """A file whose images are resized in a way that no program knows."""
     model = onnx.load(portable)
     (settings,) = (entry for entry in model.metadata_props if entry.key == "preprocessing")
     settings.value = json.dumps(json.loads(settings.value) | {"resize_backend": "pillow"})
@@ -77,7 +77,7 @@ def output(*command, **options):
 
 
 def assert_finds(command, model, *library, masks=False, digits=(1e-4, 0.02), expected_of=MODEL, **options):
-    """Compare what a program prints for the demo's pictures; `digits` are the tolerances of scores and boxes."""
+    """Compare what a program prints for the demo's images; `digits` are the tolerances of scores and boxes."""
     predictor = Predictor(expected_of, score_threshold=MIN_SCORE)
     for image in IMAGES:
         rows = [line.split() for line in output(*command, model, image, *library, **options).splitlines()]
@@ -91,7 +91,7 @@ def assert_finds(command, model, *library, masks=False, digits=(1e-4, 0.02), exp
 
 
 def assert_refuses(command, portable, foreign, **options):
-    """A file that is no picture, no model, or one that the program does not understand, gives a line and a failure."""
+    """A file that is no image, no model, or one that the program does not understand, gives a line and a failure."""
     for arguments in ((portable, __file__), (__file__, IMAGES[0]), (portable,), (foreign, IMAGES[0])):
         done = subprocess.run([*command, *arguments], capture_output=True, text=True, **options)
         assert done.returncode > 0

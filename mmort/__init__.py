@@ -1,7 +1,7 @@
 """Detection operators for numpy and ONNX Runtime: NMS of all kinds, RoIAlign, grid sampling, corner pooling and more.
 
 The functions here take and return numpy arrays.  `mmort.ort` runs models that hold these operators in ONNX Runtime.
-`Predictor` runs a detector's ONNX file on pictures, and gives `Detections`.
+`Predictor` runs a detector's ONNX file on images, and gives `Detections`.
 Importing mmort imports numpy, and neither torch nor onnxruntime.
 """
 

@@ -1,4 +1,4 @@
-"""The data, the steps of the training and what is written, of both twins; the batches are small pictures."""
+"""The data, the steps of the training and what is written, of both twins; the batches are small images."""
 
 default_scope = "mmdet"
 classes = tuple("0123456789")

@@ -1,7 +1,7 @@
 """Requests a second of the server, beside the detector alone: measure.py URL MODEL.onnx PICTURE...
 
 The server is this machine's, and the requests are bounded: 400, by 16 clients.  The detector alone is `session.run` on
-pictures that are read and prepared already, with a thread for each core.
+images that are read and prepared already, with a thread for each core.
 """
 
 import sys
@@ -17,20 +17,20 @@ from mmort import Predictor
 REQUESTS, CLIENTS, RUNS = 400, 16, 200
 
 
-def ask(url: str, picture: bytes) -> float:
-    """Return the seconds until a picture is answered."""
+def ask(url: str, image: bytes) -> float:
+    """Return the seconds until an image is answered."""
     begin = time.perf_counter()
-    with urllib.request.urlopen(urllib.request.Request(url, picture, method="POST"), timeout=60) as answer:
+    with urllib.request.urlopen(urllib.request.Request(url, image, method="POST"), timeout=60) as answer:
         answer.read()
     return time.perf_counter() - begin
 
 
 def main(url: str, model: str, *paths: str) -> None:
-    pictures = [Path(path).read_bytes() for path in paths]
+    images = [Path(path).read_bytes() for path in paths]
     with ThreadPoolExecutor(CLIENTS) as clients:
-        list(clients.map(lambda number: ask(url, pictures[number % len(pictures)]), range(CLIENTS)))  # warms up
+        list(clients.map(lambda number: ask(url, images[number % len(images)]), range(CLIENTS)))  # warms up
         begin = time.perf_counter()
-        times = list(clients.map(lambda number: ask(url, pictures[number % len(pictures)]), range(REQUESTS)))
+        times = list(clients.map(lambda number: ask(url, images[number % len(images)]), range(REQUESTS)))
         rate = REQUESTS / (time.perf_counter() - begin)
     median, slow = np.percentile(np.array(times) * 1000, (50, 99))
     print(f"server       {rate:6.1f} pictures/s, {median:.0f} ms median, {slow:.0f} ms 99 %")

@@ -41,10 +41,10 @@ class TritonNetwork:
         return [answer.as_numpy(name) for name in self._outputs]
 
 
-def main(server: str, model: str, *pictures: str) -> None:
+def main(server: str, model: str, *images: str) -> None:
     network = TritonNetwork(server, model)
     predictor = Predictor(network, classes=network.classes, preprocessing=network.preprocessing, score_threshold=0.3)
-    for path, detections in zip(pictures, predictor.predict(pictures), strict=True):
+    for path, detections in zip(images, predictor.predict(images), strict=True):
         print(path, *(f"{name} {score:.2f}" for name, score in zip(detections.names, detections.scores, strict=True)))
 
 

@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--input",
         nargs="+",
         metavar="FILE",
-        help="what to run the model on: .npz files of arrays by the names of the inputs, pictures, preprocessed as the "
+        help="what to run the model on: .npz files of arrays by the names of the inputs, images, preprocessed as the "
         "metadata of MODEL.onnx says, or folders of either (default: random numbers)",
     )
     parser.add_argument("--threads", type=int, help="threads for the measurement (default: one for each core)")

@@ -1,4 +1,4 @@
-"""``mmort demo``: a detector's way from an MMDetection checkpoint to pictures with detections, or to a browser."""
+"""``mmort demo``: a detector's way from an MMDetection checkpoint to images with detections, or to a browser."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--show",
         action="store_true",
-        help="print the graph and the detections, and write a picture of them beside the file, as FILE.png",
+        help="print the graph and the detections, and write an image of them beside the file, as FILE.png",
     )
     parser.add_argument(
         "--verify",

@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="as for mmort test (default: bbox, and segm of a detector with masks; PQ or mAP of other data sets)",
     )
     datasets.add_arguments(parser)
-    parser.add_argument("--batch-size", type=int, help="pictures that run together (default: the config's, or 1)")
+    parser.add_argument("--batch-size", type=int, help="images that run together (default: the config's, or 1)")
     parser.add_argument(
         "--engine",
         choices=("local", *engines.OPENVINO),

@@ -1,4 +1,4 @@
-"""``mmort predict``: an exported detector, run on pictures."""
+"""``mmort predict``: an exported detector, run on images."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mmort.cli.thresholds import share
 if TYPE_CHECKING:
     from mmort.predict import Outcome, Predictor, Windows
 
-HELP = "detect objects in pictures with an exported detector; exit code 1 if a picture cannot be processed"
+HELP = "detect objects in images with an exported detector; exit code 1 if an image cannot be processed"
 STANDARD_INPUT = "-"
 
 
@@ -35,22 +35,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "--out-dir",
         metavar="DIR",
-        help="write the detections to DIR/detections.jsonl, a line of JSON for each picture, instead of printing them; "
+        help="write the detections to DIR/detections.jsonl, a line of JSON for each image, instead of printing them; "
         "the same command continues a run that was interrupted",
     )
-    parser.add_argument("--show-dir", metavar="DIR", help="write annotated pictures, or an annotated video, to DIR")
+    parser.add_argument("--show-dir", metavar="DIR", help="write annotated images, or an annotated video, to DIR")
     parser.add_argument("--json", action="store_true", help="print lines of JSON")
     parser.add_argument(
         "--score-thr", type=share, default=0.3, help="leave out detections with a lower score (default: %(default)s)"
     )
     texts.add_texts(parser)
-    parser.add_argument("--batch-size", type=int, default=1, help="pictures that run together (default: %(default)s)")
+    parser.add_argument("--batch-size", type=int, default=1, help="images that run together (default: %(default)s)")
     parser.add_argument(
         "--window",
         type=int,
         metavar="SIZE",
-        help="cut pictures into windows of SIZE x SIZE pixels and merge what is found; TIFF and JPEG 2000 files are "
-        "read window by window (default: the whole picture at once)",
+        help="cut images into windows of SIZE x SIZE pixels and merge what is found; TIFF and JPEG 2000 files are "
+        "read window by window (default: the whole image at once)",
     )
     parser.add_argument(
         "--overlap", type=int, metavar="PIXELS", help="pixels that neighbouring windows share (default: 200)"
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> str | None:
-    """Detect objects in the pictures, and write or print them."""
+    """Detect objects in the images, and write or print them."""
     try:
         from tqdm import tqdm  # before the model is loaded
     except ModuleNotFoundError:
@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> str | None:
     if not arguments.json:
         for path, written in result.written.items():
             print_written(path, written)
-    return f"{result.failures} of {result.total} pictures could not be processed" if result.failures else None
+    return f"{result.failures} of {result.total} images could not be processed" if result.failures else None
 
 
 def _predict_standard_input(arguments: argparse.Namespace) -> None:
@@ -169,7 +169,7 @@ def _predictor(arguments: argparse.Namespace) -> Predictor:
 
 
 def _windows(arguments: argparse.Namespace) -> Windows | None:
-    """Return the windows of ``--window`` and ``--overlap``, None if pictures stay whole."""
+    """Return the windows of ``--window`` and ``--overlap``, None if images stay whole."""
     from mmort.predict import Windows
 
     if arguments.window is None:

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--calibrate",
         required=True,
         metavar="DIR",
-        help="a folder of some tens of typical pictures, preprocessed as the metadata of MODEL.onnx says, or of .npz "
+        help="a folder of some tens of typical images, preprocessed as the metadata of MODEL.onnx says, or of .npz "
         "files of arrays by the names of the inputs",
     )
     parser.add_argument(

@@ -28,7 +28,7 @@ def add_new_file(parser: argparse.ArgumentParser) -> None:
 
 
 def list_inputs(option: str, folder: Path) -> list[Path]:
-    """Return what a folder has for the inputs of a model: its pictures, or its .npz files.
+    """Return what a folder has for the inputs of a model: its images, or its .npz files.
 
     Raises
     ------
@@ -40,5 +40,5 @@ def list_inputs(option: str, folder: Path) -> list[Path]:
 
     arrays = sorted(folder.glob("*.npz"))
     if arrays and any(file.suffix.lower() in SUFFIXES for file in folder.iterdir()):
-        raise ValueError(f"{option} must have either pictures or .npz files, got both: {folder}")
+        raise ValueError(f"{option} must have either images or .npz files, got both: {folder}")
     return arrays or list_images(folder)

@@ -43,10 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="bbox, segm and proposal for data sets in COCO's format; PQ for COCO's panoptic ones; mAP and recall for "
         "PASCAL VOC's; mAP for DOTA's",
     )
-    parser.add_argument("--show", action="store_true", help="show each picture in a window; a key shows the next")
-    parser.add_argument("--show-dir", metavar="DIR", help="write pictures with the detections")
+    parser.add_argument("--show", action="store_true", help="show each image in a window; a key shows the next")
+    parser.add_argument("--show-dir", metavar="DIR", help="write images with the detections")
     parser.add_argument(
-        "--show-score-thr", type=share, default=0.3, help="minimum score in pictures (default: %(default)s)"
+        "--show-score-thr", type=share, default=0.3, help="minimum score in images (default: %(default)s)"
     )
     parser.add_argument(
         "--backend",
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="evaluate these classes only, for a detector that has more than the data set; both are matched by name",
     )
     parser.add_argument("--metrics-json", metavar="FILE", help="write the figures of --eval as JSON")
-    parser.add_argument("--batch-size", type=int, help="pictures that run together (default: the config's, or 1)")
+    parser.add_argument("--batch-size", type=int, help="images that run together (default: the config's, or 1)")
     engines.add_arguments(parser)
 
 
@@ -111,7 +111,7 @@ def run(arguments: argparse.Namespace) -> str | None:
     if result.metrics is not None:
         print(result)
     not_drawn = result.not_drawn
-    return f"{len(not_drawn)} pictures could not be drawn, the first: {not_drawn[0]}" if not_drawn else None
+    return f"{len(not_drawn)} images could not be drawn, the first: {not_drawn[0]}" if not_drawn else None
 
 
 def _check(arguments: argparse.Namespace) -> None:

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--image",
         action="append",
         metavar="IMAGE",
-        help="a picture, preprocessed as the metadata of MODEL.onnx says; may be repeated "
+        help="an image, preprocessed as the metadata of MODEL.onnx says; may be repeated "
         "(default for two files whose inputs have no fixed size: one that comes with mmort)",
     )
     inputs.add_argument(

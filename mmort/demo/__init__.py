@@ -15,7 +15,7 @@ CHECKPOINT = _FOLDER / "checkpoint.pth"
 MODEL = _FOLDER / "mask_rcnn.onnx"
 """What ``mmort export`` made of both."""
 IMAGES = tuple(sorted((_FOLDER / "images").glob("*.png")))
-"""Pictures of digits that it was not trained on."""
+"""Images of digits that it was not trained on."""
 ANNOTATIONS = _FOLDER / "annotations.json"
 """Their digits, in COCO's format."""
 

@@ -64,7 +64,7 @@ def run(output: str | os.PathLike[str], texts: Texts | None = None) -> None:
 
 
 def write(folder: Path, texts: Texts | None = None) -> None:
-    """Write the page, a portable detector and sample pictures; fetch onnxruntime-web unless it is there already."""
+    """Write the page, a portable detector and sample images; fetch onnxruntime-web unless it is there already."""
     folder.mkdir(exist_ok=True)
     for path in PAGE.iterdir():
         if path.suffix in (".css", ".html", ".js"):

@@ -1,4 +1,4 @@
-"""From a checkpoint of MMDetection to an ONNX file, to pictures of what it finds, and to a comparison with torch."""
+"""From a checkpoint of MMDetection to an ONNX file, to images of what it finds, and to a comparison with torch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mmort.demo import (
 from mmort.images import Image
 from mmort.predict import Detections, Predictor, contact_sheet, read_image, write_image
 
-SCORE_THRESHOLD = 0.3  # of the detections in the pictures
+SCORE_THRESHOLD = 0.3  # of the detections in the images
 WORDS_SCORE_THRESHOLD = 0.4  # of a detector that suppresses no second box of an object
 METRICS = "bbox", "segm"
 
@@ -137,10 +137,10 @@ def _export(model: Path) -> None:
     )
 
 
-def _draw(predictor: Predictor, picture: Path) -> None:
-    """Draw the detections in the demo's images, on one picture."""
-    write_image(picture, contact_sheet(_panels(predictor)))
-    print(f"  wrote {picture}")
+def _draw(predictor: Predictor, image: Path) -> None:
+    """Draw the detections in the demo's images, on one image."""
+    write_image(image, contact_sheet(_panels(predictor)))
+    print(f"  wrote {image}")
 
 
 def _panels(predictor: Predictor) -> Iterator[tuple[str, Image, Detections]]:

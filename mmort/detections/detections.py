@@ -1,4 +1,4 @@
-"""The detections in one picture, and the formats in which other programs take them."""
+"""The detections in one image, and the formats in which other programs take them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RunLengths(TypedDict):
 
 @dataclass(frozen=True, eq=False)
 class Detections:
-    """The detections in a picture, in its own pixels, by descending score.
+    """The detections in an image, in its own pixels, by descending score.
 
     Those of a panoptic segmentation are its segments, of things and of stuff, whose masks do not overlap.
 
@@ -42,7 +42,7 @@ class Detections:
     Parameters
     ----------
     boxes : ndarray of float32, (N, 4)
-        x1, y1, x2, y2 in pixels of the picture.  As in MMDetection, they are not clipped to the picture.  Those of
+        x1, y1, x2, y2 in pixels of the image.  As in MMDetection, they are not clipped to the image.  Those of
         rotated boxes lie around them; see `of_rotated`.
     scores : ndarray of float32, (N,)
     labels : ndarray of int64, (N,)
@@ -50,7 +50,7 @@ class Detections:
     names : tuple of str, N
         The class name of each detection; the label as text if the classes have no names.
     image_size : (int, int)
-        Height and width of the picture.
+        Height and width of the image.
     stored_masks : BoxMasks or ImageMasks, optional
         The masks as they are stored.
     segments : SegmentIds, optional
@@ -113,7 +113,7 @@ class Detections:
 
     @classmethod
     def empty(cls, image_size: tuple[int, int]) -> Detections:
-        """Return the detections in a picture, of this height and width, in which there is nothing.
+        """Return the detections in an image, of this height and width, in which there is nothing.
 
         Examples
         --------
@@ -125,14 +125,14 @@ class Detections:
 
     @classmethod
     def merge(cls, parts: Sequence[Detections]) -> Detections:
-        """Return what several detectors detected in a picture, by descending score; nothing is suppressed.
+        """Return what several detectors detected in an image, by descending score; nothing is suppressed.
 
         Labels stay as they are, so the detectors should have the same classes.  ``+`` merges two.
 
         Parameters
         ----------
         parts : sequence of Detections
-            Of the same picture.  Those without detections may have no masks and no rotated boxes, even if others do.
+            Of the same image.  Those without detections may have no masks and no rotated boxes, even if others do.
 
         Raises
         ------
@@ -154,7 +154,7 @@ class Detections:
             raise ValueError("Detections.merge: segments of panoptic segmentations must not overlap, so none is merged")
         sizes = {tuple(part.image_size) for part in parts}
         if len(sizes) > 1:
-            raise ValueError(f"Detections.merge: parts must be of one picture, got image sizes {sorted(sizes)}")
+            raise ValueError(f"Detections.merge: parts must be of one image, got image sizes {sorted(sizes)}")
         filled = [part for part in parts if len(part)] or [parts[0]]
         for name, kinds in (
             ("masks", {part.has_masks for part in filled}),
@@ -253,7 +253,7 @@ class Detections:
 
     @property
     def masks(self) -> NDArray[np.bool_] | None:
-        """All masks, (N, H, W): N times as many bytes as the picture has pixels.  None if the detector makes none."""
+        """All masks, (N, H, W): N times as many bytes as the image has pixels.  None if the detector makes none."""
         if self.stored_masks is None:
             return None
         masks = np.zeros((len(self), *self.image_size), bool)
@@ -288,7 +288,7 @@ class Detections:
         return canvas
 
     def mask_region(self, index: int) -> Region:
-        """Return the part of the picture that a mask covers: ``top``, ``left`` and ``mask``, an array (h, w).
+        """Return the part of the image that a mask covers: ``top``, ``left`` and ``mask``, an array (h, w).
 
         Raises
         ------
@@ -327,7 +327,7 @@ class Detections:
         Parameters
         ----------
         image_id : int or str
-            The picture's ``id`` in the annotations.
+            The image's ``id`` in the annotations.
         category_ids : sequence or mapping of int, optional
             The category of each label.  By default a label is its category.
 
@@ -441,14 +441,14 @@ class Detections:
         )
 
     def plot(self, image: NDArray[np.uint8] | str | os.PathLike[str], *, scale: float = 1.0) -> NDArray[np.uint8]:
-        """Draw the detections on a copy of their picture, as `mmort.predict.draw` does.
+        """Draw the detections on a copy of their image, as `mmort.predict.draw` does.
 
         Parameters
         ----------
         image : ndarray of uint8, (H, W, 3), or path
-            Blue, green, red; or the picture's file.
+            Blue, green, red; or the image's file.
         scale : float, default 1.0
-            Resize the picture by this factor first.
+            Resize the image by this factor first.
 
         Returns
         -------
@@ -458,7 +458,7 @@ class Detections:
         Raises
         ------
         ValueError
-            If it is not the picture of the detections, not of this shape and dtype, or cannot be decoded; if `scale` is
+            If it is not the image of the detections, not of this shape and dtype, or cannot be decoded; if `scale` is
             not positive.
         OSError
             If the file cannot be opened.
@@ -475,8 +475,8 @@ class Detections:
         from mmort.detections.drawing import draw
         from mmort.images import read_image
 
-        picture = read_image(image) if isinstance(image, (str, os.PathLike)) else image
-        return draw(picture, self, scale=scale)
+        image = read_image(image) if isinstance(image, (str, os.PathLike)) else image
+        return draw(image, self, scale=scale)
 
     def save(
         self,
@@ -492,7 +492,7 @@ class Detections:
         ValueError
             As for `plot`, or if OpenCV writes no format with this suffix.
         OSError
-            If the picture cannot be opened, or the file not be written.
+            If the image cannot be opened, or the file not be written.
         ImportError
             If OpenCV is not installed.
         """

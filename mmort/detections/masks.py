@@ -3,7 +3,7 @@
 `paste_masks` defines how masks are pasted.  An exported graph cannot call it, so `mmort.detect.export.graph_masks` has
 the same formula in torch operators, without loops over boxes; a test asserts that both agree.
 
-A hundred masks of a picture of 8 megapixels take 800 MB as arrays of bool.  `BoxMasks` and `ImageMasks` store the two
+A hundred masks of an image of 8 megapixels take 800 MB as arrays of bool.  `BoxMasks` and `ImageMasks` store the two
 kinds of masks that detectors have in little memory, and make the mask of one detection at a time.
 """
 

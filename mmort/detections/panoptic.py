@@ -1,7 +1,7 @@
 """Panoptic segmentation: from masks that overlap to a map in which each pixel has one segment, as MMDetection does it.
 
 There are two ways.  MaskFormer's queries compete for each pixel; Panoptic FPN lays instances on each other, and fills
-what they leave with a semantic segmentation.  Both work on masks in the size of the picture.
+what they leave with a semantic segmentation.  Both work on masks in the size of the image.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Source = Literal["queries", "instances"]
 
 @dataclass(frozen=True, eq=False)
 class PanopticMap:
-    """The segments of a picture.
+    """The segments of an image.
 
     Attributes
     ----------

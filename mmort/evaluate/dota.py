@@ -156,7 +156,7 @@ class DotaDataset(Dataset):
         return [inside(folder, f"Task1_{name}.txt") for name in self.classes]
 
     def _by_image(self, results: Sequence[ImageResult]) -> Iterator[tuple[str, Detections]]:
-        """Yield the name of each whole picture and the detections in it."""
+        """Yield the name of each whole image and the detections in it."""
         parts: dict[str, list[Detections]] = {}
         for image, result in zip(self.images, results, strict=True):
             patch = _PATCH.fullmatch(str(image.id))

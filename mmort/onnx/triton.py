@@ -44,7 +44,7 @@ def write_triton_repository(
     """Write what Triton's ONNX Runtime backend needs to serve a model.
 
     Inputs that may be left out become required, so that all requests of a batch have the same inputs.  Requests are
-    batched if the model takes any number of pictures.  The library is copied and named in the configuration unless the
+    batched if the model takes any number of images.  The library is copied and named in the configuration unless the
     model is portable.
 
     Parameters

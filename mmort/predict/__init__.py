@@ -1,6 +1,6 @@
-"""Detection in pictures with an exported detector, without torch.
+"""Detection in images with an exported detector, without torch.
 
-`Predictor` runs a detector on pictures, `Detections` are the results in one; `predict_windows` detects in large ones;
+`Predictor` runs a detector on images, `Detections` are the results in one; `predict_windows` detects in large ones;
 `predict` records and draws what is in many, or in a video, and resumes.
 `Preprocessing` turns an image into the network's input, as the config's test pipeline does; `paste_masks` pastes masks
 into the image; `draw` and `contact_sheet` draw detections.  Images need OpenCV, running a file ONNX Runtime or

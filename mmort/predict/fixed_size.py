@@ -27,7 +27,7 @@ def fit(
     number, height, width = (expected or actual for expected, actual in zip(shape, size, strict=True))
     if size[1] > height or size[2] > width:
         raise ValueError(
-            f"the preprocessed picture is {size[1]} x {size[2]}, but the model takes {height} x {width} only; export "
+            f"the preprocessed image is {size[1]} x {size[2]}, but the model takes {height} x {width} only; export "
             "it without --static and --shape, so that it takes all sizes, or pass a Preprocessing with a size that fits"
         )
     if number * height * width > MAX_PADDED_PIXELS:

@@ -1,4 +1,4 @@
-"""Where the results of a run over many pictures go: a record from which the run resumes, and annotated pictures."""
+"""Where the results of a run over many images go: a record from which the run resumes, and annotated images."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WRITABLE = (".bmp", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
 
 class Record:
-    """The results in a directory: a line of JSON for each picture, or frame of a video, in ``detections.jsonl``.
+    """The results in a directory: a line of JSON for each image, or frame of a video, in ``detections.jsonl``.
 
     A run that was killed leaves whole lines, and perhaps half a line, which is dropped.  ``run.json`` holds the
     settings of the run, so that results of different runs are not mixed.  One run at a time can have the record.
@@ -69,11 +69,11 @@ class Record:
             raise
 
     def __len__(self) -> int:
-        """Return the number of pictures and frames that have a line."""
+        """Return the number of images and frames that have a line."""
         return len(self._images)
 
     def __contains__(self, image: object) -> bool:
-        """Return whether a picture has a line, by whatever path to its folder."""
+        """Return whether an image has a line, by whatever path to its folder."""
         return isinstance(image, (str, os.PathLike)) and (_key(image), None) in self._images
 
     def frames(self, video: str | os.PathLike[str]) -> int:
@@ -89,7 +89,7 @@ class Record:
         frame: int | None = None,
         time: float | None = None,
     ) -> None:
-        """Write the line of a picture, or of a video's frame and its time, which then counts as done.
+        """Write the line of an image, or of a video's frame and its time, which then counts as done.
 
         One that counts already is left as it is.
         """
@@ -107,10 +107,10 @@ class Record:
         self._images.add((_key(image), frame))
 
     def describe(self) -> str:
-        """Return how many pictures and frames have a line, as text, and how many of these an earlier run recorded."""
+        """Return how many images and frames have a line, as text, and how many of these an earlier run recorded."""
         frames = sum(frame is not None for _, frame in self._images)
-        pictures = len(self._images) - frames
-        counts = [count_text(pictures, "image")] if pictures or not frames else []
+        images = len(self._images) - frames
+        counts = [count_text(images, "image")] if images or not frames else []
         counts += [count_text(frames, "frame")] if frames else []
         counts += [f"{self._earlier} of them by an earlier run"] if self._earlier else []
         return ", ".join(counts)
@@ -149,7 +149,7 @@ def count_text(number: int, thing: str) -> str:
 def to_line(
     image: str | os.PathLike[str], detections: Detections, *, frame: int | None = None, time: float | None = None
 ) -> str:
-    """Return a picture's results as JSON: its path as ``image``, and the entries of `Detections.to_dict`.
+    """Return an image's results as JSON: its path as ``image``, and the entries of `Detections.to_dict`.
 
     Those of a video's frame have its number, from 0, as ``frame``, and the seconds since the first as ``time``.
     """
@@ -185,11 +185,11 @@ class AnnotatedImages:
         for path, file in files.items():
             target = inside(directory, _annotated(file.relative_to(base)))
             if sources.setdefault(target, file) != file:
-                raise ValueError(f"the annotated pictures of {sources[target]} and {file} would both be {target}")
+                raise ValueError(f"the annotated images of {sources[target]} and {file} would both be {target}")
             self._targets[path] = target
         replaced = set(files.values()) & {Path(identity(target)) for target in sources}
         if replaced:
-            raise ValueError(f"the annotated picture of {min(replaced)} would replace it; do not write to {directory}")
+            raise ValueError(f"the annotated image of {min(replaced)} would replace it; do not write to {directory}")
         self._directory = directory
         self._written = {path for path, target in self._targets.items() if target.exists()}
 
@@ -237,7 +237,7 @@ def _key(image: str | os.PathLike[str]) -> str:
 
 
 def _annotated(image: Path) -> Path:
-    """Return the name of an annotated picture."""
+    """Return the name of an annotated image."""
     return image if image.suffix.lower() in _WRITABLE else image.with_name(f"{image.name}.png")
 
 
@@ -297,7 +297,7 @@ def _check_settings(file: Path, settings: Mapping[str, Any], *, is_empty: bool) 
 
 
 def _recorded(path: Path, file: int) -> tuple[list[tuple[str, int | None]], int]:
-    """Return the pictures of a record, those of videos with the frame, and where its last whole line ends."""
+    """Return the images of a record, those of videos with the frame, and where its last whole line ends."""
     images, end = [], 0
     with open(file, "rb", closefd=False) as lines:
         for number, line in enumerate(lines, 1):
@@ -311,7 +311,7 @@ def _recorded(path: Path, file: int) -> tuple[list[tuple[str, int | None]], int]
                 if frame is not None and (not isinstance(frame, int) or frame < 0):
                     raise ValueError
             except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
-                raise ValueError(f"{path}, line {number}: not a picture's results; delete the file") from None
+                raise ValueError(f"{path}, line {number}: not an image's results; delete the file") from None
             images.append((image, frame))
             end += len(line)
     return images, end

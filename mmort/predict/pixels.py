@@ -1,4 +1,4 @@
-"""Pictures that are read in parts: files of formats that allow it through rasterio, others and arrays from memory."""
+"""Images that are read in parts: files of formats that allow it through rasterio, others and arrays from memory."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ Were GDAL to tell the format by the content, a file named .tif could make it rea
 """
 
 CACHE_MEGABYTES = 128
-"""Two rows of windows of 1024 pixels in a picture 20,000 pixels wide."""
+"""Two rows of windows of 1024 pixels in an image 20,000 pixels wide."""
 
 
 class Pixels(Protocol):
-    """A picture of which parts can be read."""
+    """An image of which parts can be read."""
 
     @property
     def height(self) -> int:
-        """Rows of the picture."""
+        """Rows of the image."""
         ...
 
     @property
     def width(self) -> int:
-        """Columns of the picture."""
+        """Columns of the image."""
         ...
 
     def read(self, top: int, left: int, height: int, width: int) -> Image:
-        """Return a part of the picture."""
+        """Return a part of the image."""
         ...
 
 
 @contextmanager
 def open_pixels(image: Image | str | os.PathLike[str]) -> Iterator[Pixels]:
-    """Open a picture: an array (H, W, 3) of uint8 in blue, green, red, or a file.
+    """Open an image: an array (H, W, 3) of uint8 in blue, green, red, or a file.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def open_pixels(image: Image | str | os.PathLike[str]) -> Iterator[Pixels]:
             raise ImportError(f"reading windows of {image} needs rasterio: pip install 'mmort[geo]'") from None
         require_regular("image", image)
         with warnings.catch_warnings():
-            # Most pictures are no maps.
+            # Most images are no maps.
             warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
             # An absolute path is not taken for an address.
             try:
@@ -85,7 +85,7 @@ def open_pixels(image: Image | str | os.PathLike[str]) -> Iterator[Pixels]:
 
 @dataclass(frozen=True)
 class _ArrayPixels:
-    """A picture in memory."""
+    """An image in memory."""
 
     image: Image
 

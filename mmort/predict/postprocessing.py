@@ -1,4 +1,4 @@
-"""From a detector's outputs to the `Detections` in each picture."""
+"""From a detector's outputs to the `Detections` in each image."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mmort.predict.preprocessing import Prepared
 
 @dataclass(frozen=True)
 class Postprocessing:
-    """What is done with a picture's rows of a detector's outputs; call it with them.
+    """What is done with an image's rows of a detector's outputs; call it with them.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Postprocessing:
     def __call__(
         self, image: Prepared, canvas: tuple[int, int], rows: Sequence[NDArray[Any]], mask_format: MaskFormat | None
     ) -> Detections:
-        """Return the detections in a picture.
+        """Return the detections in an image.
 
         Parameters
         ----------
@@ -47,7 +47,7 @@ class Postprocessing:
         canvas : (int, int)
             Height and width of the batch.
         rows : sequence of ndarray
-            The picture's rows of the outputs: (K, 5 or 6), (K,) and perhaps (K, h, w) and (S, h, w), or (K, 3 P), see
+            The image's rows of the outputs: (K, 5 or 6), (K,) and perhaps (K, h, w) and (S, h, w), or (K, 3 P), see
             `Network`.
         mask_format : MaskFormat or None
             What the masks are.
@@ -115,7 +115,7 @@ class Postprocessing:
 def segments_of(
     image: Prepared, canvas: tuple[int, int], rows: Sequence[NDArray[Any]], mask_format: MaskFormat
 ) -> PanopticMap:
-    """Return the panoptic segmentation of a picture; `Postprocessing` describes the arguments."""
+    """Return the panoptic segmentation of an image; `Postprocessing` describes the arguments."""
     assert mask_format.panoptic is not None
     if len(rows) < (3 if mask_format.panoptic.source == "queries" else 4):
         needed = "masks" if mask_format.panoptic.source == "queries" else "masks and semantic"

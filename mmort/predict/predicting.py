@@ -211,7 +211,7 @@ def _predict_images(
         failures = 0
         done = len(paths) - len(remaining)
         disable = None if options.progress else True
-        bar = stack.enter_context(tqdm(total=len(paths), initial=done, unit="picture", disable=disable))
+        bar = stack.enter_context(tqdm(total=len(paths), initial=done, unit="image", disable=disable))
         if options.windows is None:
             detect = Predictor.predict if run is None else run
             outcomes = detect(predictor, remaining, options.batch_size, return_exceptions=True)

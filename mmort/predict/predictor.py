@@ -1,4 +1,4 @@
-"""`Predictor`: a detector and its preprocessing; pictures in, `Detections` out."""
+"""`Predictor`: a detector and its preprocessing; images in, `Detections` out."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from mmort.predict.preprocessing import Prepared, Preprocessing
 from mmort.predict.reading import Chunk, Reader
 
 ImageSource: TypeAlias = Image | str | os.PathLike[str] | bytes
-"""A picture: an array (H, W, 3) of uint8 in blue, green, red, the path of a file, or the bytes of a file."""
+"""An image: an array (H, W, 3) of uint8 in blue, green, red, the path of a file, or the bytes of a file."""
 
 
 _Batch: TypeAlias = tuple[list["Detections | Exception"], bool, Exception | None]
-"""What a batch gave, whether it is the last one, and what the iterator of pictures raised then."""
+"""What a batch gave, whether it is the last one, and what the iterator of images raised then."""
 
 
 class Predictor:
-    """A detector that is called with pictures.
+    """A detector that is called with images.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ class Predictor:
     def __call__(
         self, image: ImageSource | list[ImageSource] | tuple[ImageSource, ...] | Mapping[str, Any]
     ) -> Detections | list[Detections] | dict[str, Any]:
-        """Detect objects in a picture, in a list of pictures as one batch, or in a batch of Ray Data.
+        """Detect objects in an image, in a list of images as one batch, or in a batch of Ray Data.
 
         Parameters
         ----------
@@ -214,13 +214,13 @@ class Predictor:
         -------
         Detections, or list of Detections, or dict
             For a batch of Ray Data, its columns without ``bytes``, and two more: ``detections``, what
-            `Detections.to_json` returns, and ``error``, the message for a picture that could not be processed; the
+            `Detections.to_json` returns, and ``error``, the message for an image that could not be processed; the
             other one is empty.
 
         Raises
         ------
         ValueError
-            If the picture cannot be decoded, is no array of uint8, (H, W, 3), or does not fit a file of fixed size.
+            If the image cannot be decoded, is no array of uint8, (H, W, 3), or does not fit a file of fixed size.
         TypeError
             If it is of another type.
         OSError
@@ -252,31 +252,31 @@ class Predictor:
         *,
         return_exceptions: bool = False,
     ) -> Iterator[Detections | Exception]:
-        """Detect objects in many pictures; the next ones are read and preprocessed while the detector runs.
+        """Detect objects in many images; the next ones are read and preprocessed while the detector runs.
 
         The detector runs in threads of its own, as many as the predictor's ``parallel``.
 
         Parameters
         ----------
         images : path or iterable
-            A folder, a file, or a pattern such as ``"photos/**/*.jpg"``, see `list_images`; or pictures as `__call__`
+            A folder, a file, or a pattern such as ``"photos/**/*.jpg"``, see `list_images`; or images as `__call__`
             takes them.  An iterator is read ahead, by one batch more than run at the same time.
         batch_size : int, default 1
-            Pictures that run together, padded to a common size as MMDetection does.
+            Images that run together, padded to a common size as MMDetection does.
         return_exceptions : bool, default False
-            For a picture that cannot be processed, yield the exception in its position, instead of raising it.
+            For an image that cannot be processed, yield the exception in its position, instead of raising it.
 
         Yields
         ------
         Detections
-            For each picture, in their order.
+            For each image, in their order.
 
         Raises
         ------
         ValueError
-            If `batch_size` is not positive, or a path leads to no pictures.  For a picture: as `__call__`.
+            If `batch_size` is not positive, or a path leads to no images.  For an image: as `__call__`.
         TypeError
-            If `batch_size` is not an integer.  For a picture: as `__call__`.
+            If `batch_size` is not an integer.  For an image: as `__call__`.
         """
         if as_integer("predict", "batch_size", batch_size) < 1:
             raise ValueError(f"predict: batch_size must be positive, got {batch_size}")
@@ -287,7 +287,7 @@ class Predictor:
         return self._outcomes(iter(images), batch_size, return_exceptions)
 
     def run(self, images: Sequence[Prepared]) -> list[Detections]:
-        """Detect objects in pictures that are preprocessed already, in one batch.
+        """Detect objects in images that are preprocessed already, in one batch.
 
         Parameters
         ----------
@@ -300,7 +300,7 @@ class Predictor:
         Raises
         ------
         ValueError
-            If a picture does not fit a file of fixed size, or the network's outputs are not detections.
+            If an image does not fit a file of fixed size, or the network's outputs are not detections.
         """
         size = self.network.input_shape[0] or max(1, len(images))
         detections = []
@@ -331,13 +331,13 @@ class Predictor:
         warnings.warn(text, FixedSizeWarning, stacklevel=3)
 
     def _prepare(self, image: ImageSource) -> Prepared:
-        """Read and preprocess a picture."""
+        """Read and preprocess an image."""
         return self.preprocessing(decode_image(image) if isinstance(image, bytes) else image)
 
     def _outcomes(
         self, images: Iterator[ImageSource], batch_size: int, return_exceptions: bool
     ) -> Iterator[Detections | Exception]:
-        """Yield each picture's detections, or its exception."""
+        """Yield each image's detections, or its exception."""
         with ExitStack() as stack:
 
             def pool(stage: str) -> ThreadPoolExecutor:
@@ -366,26 +366,26 @@ class Predictor:
                 raise error
 
     def _prepare_item(self, image: ImageSource) -> Prepared | Exception:
-        """Preprocess a picture; return why that failed."""
+        """Preprocess an image; return why that failed."""
         try:
             return self._prepare(image)
-        except ImportError:  # not the picture's fault
+        except ImportError:  # not the image's fault
             raise
         except Exception as error:
             return error
 
     def _batch(self, read: Future[Chunk[Future[Prepared | Exception]]]) -> _Batch:
-        """Run a batch, up to the end of the pictures."""
+        """Run a batch, up to the end of the images."""
         chunk = read.result()
         return list(self._run_batch([item.result() for item in chunk.items])), chunk.is_last, chunk.error
 
     def _run_batch(self, batch: Sequence[Prepared | Exception]) -> Iterator[Detections | Exception]:
-        """Run the pictures of a batch that could be preprocessed."""
+        """Run the images of a batch that could be preprocessed."""
         images = [image for image in batch if isinstance(image, Prepared)]
         try:
             results: Iterator[Detections | Exception] = iter(self.run(images))
         except Exception as error:  # ONNX Runtime's exceptions have no common class
-            # One picture may have failed the whole batch: each runs alone, so that only that one is lost.
+            # One image may have failed the whole batch: each runs alone, so that only that one is lost.
             alone = (self._run_batch([image]) for image in images)
             results = chain.from_iterable(alone) if len(images) > 1 else iter([error])
         for image in batch:

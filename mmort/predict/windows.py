@@ -1,4 +1,4 @@
-"""Large pictures: detection in overlapping windows, whose detections are merged by suppression."""
+"""Large images: detection in overlapping windows, whose detections are merged by suppression."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ MERGE_IOU, MERGE_IOU_ROTATED = 0.5, 0.1
 
 @dataclass(frozen=True)
 class Windows:
-    """Square windows of a picture, from its upper left corner on; the last of a row or column end with the picture.
+    """Square windows of an image, from its upper left corner on; the last of a row or column end with the image.
 
     Parameters
     ----------
     size : int
-        Their side in pixels.  A picture that is smaller is one window.
+        Their side in pixels.  An image that is smaller is one window.
     overlap : int, default 200
         Pixels that neighbours share, at least: as many as the largest objects are long.
 
@@ -68,7 +68,7 @@ class Windows:
 
 @dataclass(frozen=True, eq=False)
 class _WindowMasks:
-    """The masks of detections in windows, in pixels of the whole picture."""
+    """The masks of detections in windows, in pixels of the whole image."""
 
     entries: Sequence[tuple[Detections, int, int, int]]
     """Of each the detections in its window, its index there, and the window's row and column."""
@@ -81,7 +81,7 @@ class _WindowMasks:
         return _WindowMasks([self.entries[index] for index in indices])
 
     def region(self, index: int, height: int, width: int) -> Region:
-        """Return a mask and its position in the picture."""
+        """Return a mask and its position in the image."""
         detections, mask_index, top, left = self.entries[index]
         region = detections.mask_region(mask_index)
         return Region(region.top + top, region.left + left, region.mask)
@@ -94,11 +94,11 @@ def predict_windows(
     batch_size: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> Detections:
-    """Detect objects in a large picture.
+    """Detect objects in a large image.
 
-    The detector sees each window as a picture of its own.  Of boxes of one class that overlap, which neighbours have
+    The detector sees each window as an image of its own.  Of boxes of one class that overlap, which neighbours have
     found twice, the one with the highest score is kept.  Beside the detections only a few windows are in memory, and
-    the picture itself unless it is a TIFF or JPEG 2000 file, or a memory map.
+    the image itself unless it is a TIFF or JPEG 2000 file, or a memory map.
 
     Parameters
     ----------
@@ -115,12 +115,12 @@ def predict_windows(
     Returns
     -------
     Detections
-        In pixels of the whole picture, by descending score.
+        In pixels of the whole image, by descending score.
 
     Raises
     ------
     ValueError
-        If the picture cannot be read, or the detector makes panoptic segmentations.
+        If the image cannot be read, or the detector makes panoptic segmentations.
     OSError
         If the file cannot be opened.
     ImportError
@@ -160,7 +160,7 @@ def merged(parts: Sequence[Detections]) -> Detections:
     Parameters
     ----------
     parts : sequence of Detections
-        At least one, all in pixels of the same picture, and all of upright or all of rotated boxes.
+        At least one, all in pixels of the same image, and all of upright or all of rotated boxes.
 
     Returns
     -------
@@ -187,7 +187,7 @@ def merged(parts: Sequence[Detections]) -> Detections:
 
 
 def _moved(detections: Detections, top: int, left: int, image_size: tuple[int, int]) -> Detections:
-    """Return the detections in a window as detections in the picture."""
+    """Return the detections in a window as detections in the image."""
     scores, labels, names = detections.scores, detections.labels, detections.names
     if detections.rotated_boxes is not None:
         rotated = detections.rotated_boxes + np.array([left, top, 0, 0, 0], np.float32)

@@ -175,7 +175,7 @@ def test_a_record_that_is_none_is_left_alone(tmp_path):
     Record(tmp_path, {}).close()
     for text in ("1\n", "{}\n", "\xff\n", '{"image": "a"}\n\n{}\n'):
         (tmp_path / "detections.jsonl").write_text(text, encoding="latin-1")
-        with pytest.raises(ValueError, match=r"line [12]: not a picture's results; delete the file"):
+        with pytest.raises(ValueError, match=r"line [12]: not an image's results; delete the file"):
             Record(tmp_path, {})
         assert (tmp_path / "detections.jsonl").read_text(encoding="latin-1") == text
 
@@ -291,7 +291,7 @@ def test_broken_pictures_are_named_and_skipped(tiny, folder):
     assert err.splitlines() == [
         "mmort: photos/a.png: not an image in a format that OpenCV reads",
         "mmort: none.png: no such file or directory",
-        "mmort: error: 2 of 6 pictures could not be processed",
+        "mmort: error: 2 of 6 images could not be processed",
     ]
     assert [line["image"] for line in records(folder / "out/detections.jsonl")] == [f"photos/{name}" for name in NAMES]
     shutil.copy(IMAGES[0], folder / "photos/a.png")  # repaired
@@ -371,7 +371,7 @@ def test_annotated_pictures_have_the_names_of_the_pictures(tmp_path):
 
 
 def test_pictures_are_not_replaced(tiny, folder):
-    assert f"the annotated picture of {folder}/photos/{NAMES[0]} would replace it" in refused(
+    assert f"the annotated image of {folder}/photos/{NAMES[0]} would replace it" in refused(
         "predict", tiny, "photos", "--show-dir", "../" + folder.name + "/photos"
     )
 

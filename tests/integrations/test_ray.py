@@ -155,7 +155,7 @@ def test_mmort_predict(cluster, photos, tmp_path):
         result = mmort(*arguments, "--out-dir", tmp_path / engine, cluster=cluster)
         assert result.returncode == 1
         assert "007.png: not an image" in result.stderr
-        assert "1 of 150 pictures could not be processed" in result.stderr
+        assert "1 of 150 images could not be processed" in result.stderr
         lines[engine] = (tmp_path / engine / "detections.jsonl").read_text()
     assert lines["ray"] == lines["local"]
     assert len(lines["ray"].splitlines()) == 149

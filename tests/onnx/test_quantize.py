@@ -379,7 +379,7 @@ def test_reasons_why_layers_are_left(tmp_path, rng):
 def test_the_command_takes_one_kind_of_files(tmp_path, photos):
     np.savez(photos / "0.npz", x=0)
     error = refused("quantize", "model.onnx", "--calibrate", photos, "-o", tmp_path / "int8.onnx")
-    assert f"--calibrate must have either pictures or .npz files, got both: {photos}" in error
+    assert f"--calibrate must have either images or .npz files, got both: {photos}" in error
 
 
 def test_refusals(tmp_path, rng):
@@ -548,7 +548,7 @@ def test_the_command_measures_both_files(tmp_path, rng, photos):
     evaluated = {}
     for column, name in ((1, "model.onnx"), (2, "int8.onnx")):
         figures = tmp_path / "figures.json"
-        test = ["test", tmp_path / name, *measured[6:], "--eval", "bbox", "--metrics-json", figures]
+        test = ["test", tmp_path / name, *measured[6:], "--eval", "bbox", "--metrics-json", figures, "--force"]
         assert run(*test)[0] == 0
         evaluated[column] = json.loads(figures.read_text())
         for row in rows[1:3]:

@@ -124,7 +124,7 @@ def test_rotated_boxes_are_merged():
 def test_what_cannot_be_merged():
     with pytest.raises(ValueError, match="parts must have at least one, got none"):
         Detections.merge([])
-    with pytest.raises(ValueError, match=r"of one picture, got image sizes \[\(1, 2\), \(40, 57\)\]"):
+    with pytest.raises(ValueError, match=r"of one image, got image sizes \[\(1, 2\), \(40, 57\)\]"):
         NO_MASKS + Detections.empty((1, 2))
     with pytest.raises(ValueError, match="all parts must have masks, or none"):
         NO_MASKS + BOX_MASKS[0]

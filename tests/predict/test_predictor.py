@@ -195,7 +195,7 @@ def test_the_price_of_a_fixed_size_is_told_once():
 def test_a_picture_that_does_not_fit_is_refused():
     network = Network()
     network.input_shape = 1, 24, 32
-    with pytest.raises(ValueError, match="picture is 32 x 24, but the model takes 24 x 32 only; export it without"):
+    with pytest.raises(ValueError, match="image is 32 x 24, but the model takes 24 x 32 only; export it without"):
         predictor(network)(picture(9, 32, 24))
     images = [picture(10), picture(20, 32, 24), picture(30)]
     first, second, third = predictor(network).predict(images, 3, return_exceptions=True)

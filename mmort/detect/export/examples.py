@@ -39,7 +39,7 @@ class Examples:
     def dynamic_shapes(self) -> dict[str, Any] | None:
         """The argument of `mmort.onnx.export`."""
         shapes: dict[str, Any] = {"input": {0: "batch", 2: "height", 3: "width"} if self.dynamic else None}
-        if self.with_proposals:  # pictures differ in their number even where they have one size
+        if self.with_proposals:  # images differ in their number even where they have one size
             shapes["proposals"] = {0: "batch", 1: "proposal"} if self.dynamic else {1: "proposal"}
         elif not self.dynamic:
             return None

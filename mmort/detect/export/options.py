@@ -68,7 +68,7 @@ class ExportOptions:
         `input_img` and on its mirror image, at 1.5 times the example's size.  False: compare nothing, and write an
         unproven file, whose metadata has ``verified``: ``false``.
     show : bool, default False
-        Print the graph and the detections in `test_img`, and write a picture of them beside the file, with the suffix
+        Print the graph and the detections in `test_img`, and write an image of them beside the file, with the suffix
         ``.png``; with a display, open it.
     """
 

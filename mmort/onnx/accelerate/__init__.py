@@ -42,7 +42,7 @@ def accelerate(
         file cannot be made faster.
     inputs : sequence of sequences of arrays, optional
         Sets of inputs, each in the order of the file's inputs.  By default one set of normal random numbers, with
-        one image of 640 x 640 where the file leaves the size open.  Real pictures are better: a detector may find
+        one image of 640 x 640 where the file leaves the size open.  Real images are better: a detector may find
         nothing in noise, and what is not run is not replaced.
     force : bool, default False
         Whether to replace `output` if it exists.

@@ -38,7 +38,7 @@ def quantize(
     output : path
         The file to write, which must not exist unless `force` is true.
     calibration : iterable of sequences of arrays
-        Sets of inputs, each in the order of the file's inputs: some tens of typical pictures.  They are used one at a
+        Sets of inputs, each in the order of the file's inputs: some tens of typical images.  They are used one at a
         time; only ranges are kept.
     max_loss : float, default 0.1
         How far detections may move, from 0 to 1: 1 less the mean product of the IoU and the ratio of scores, of each

@@ -83,7 +83,7 @@ def _require_ranges(tensors: Sequence[str], low: NDArray[np.float32], high: NDAr
     for tensor, smallest, largest in zip(tensors, low, high, strict=True):
         if smallest > largest:
             raise ValueError(
-                f"quantize: {tensor} has no elements for any set of inputs; calibrate with pictures of all kinds of "
+                f"quantize: {tensor} has no elements for any set of inputs; calibrate with images of all kinds of "
                 "objects"
             )
         if not np.isfinite([smallest, largest]).all():

@@ -38,12 +38,12 @@ class Network(Protocol):
 
     @property
     def input_shape(self) -> tuple[int | None, int | None, int | None]:
-        """Number, height and width of the pictures in a batch; None where any is accepted."""
+        """Number, height and width of the images in a batch; None where any is accepted."""
         ...
 
     @property
     def mask_format(self) -> MaskFormat | None:
-        """What the masks are.  If None, masks of the input's size cover the picture, others cover their boxes."""
+        """What the masks are.  If None, masks of the input's size cover the image, others cover their boxes."""
         ...
 
     def __call__(self, input: NDArray[np.float32], img_shape: NDArray[np.int64]) -> Sequence[NDArray[Any]]:

@@ -199,7 +199,7 @@ def _keep_loops_float32(core: Any, model: Any) -> None:
     """Let results of loops be reshaped in float32, so that the next node converts them to bfloat16.
 
     A conversion right after a Loop, whose result has the same shape as before, reads the memory that this had in a
-    smaller picture's run (OpenVINO 2026.4): decoders of a DINO then compute with other numbers.
+    smaller image's run (OpenVINO 2026.4): decoders of a DINO then compute with other numbers.
     """
     for node in model.get_ordered_ops():
         if node.get_type_name() != "Reshape" or node.input_value(0).get_node().get_type_name() != "Loop":

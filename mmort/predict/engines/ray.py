@@ -1,6 +1,6 @@
-"""Spread the pictures over the workers of a Ray cluster, with the results and the order of `Predictor.predict`.
+"""Spread the images over the workers of a Ray cluster, with the results and the order of `Predictor.predict`.
 
-Each task is a chunk of whole batches, so that a picture meets the same pictures in its batch as without Ray: padding
+Each task is a chunk of whole batches, so that an image meets the same images in its batch as without Ray: padding
 depends on them.
 """
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from mmort.detections import Detections
     from mmort.predict.predictor import Predictor
 
-BATCHES_PER_TASK = 16  # a worker reads the next pictures while the detector runs, but only within a task
-MAX_RETRIES = 3  # of a task whose worker died; a picture that ends every worker must not run for ever
+BATCHES_PER_TASK = 16  # a worker reads the next images while the detector runs, but only within a task
+MAX_RETRIES = 3  # of a task whose worker died; an image that ends every worker must not run for ever
 
 
 @overload
@@ -51,11 +51,11 @@ def predict_on_ray(
     threads: int = 1,
     return_exceptions: bool = False,
 ) -> Iterator[Detections | Exception]:
-    """Detect objects in many pictures on a Ray cluster.
+    """Detect objects in many images on a Ray cluster.
 
     The cluster is the one that this process is connected to, the one that the environment variable ``RAY_ADDRESS``
     names, or else one of this machine's cores that ends with the call.  Its nodes must have mmort, and find the
-    predictor's file and the pictures under the same paths.
+    predictor's file and the images under the same paths.
 
     Parameters
     ----------
@@ -63,25 +63,25 @@ def predict_on_ray(
         Each worker gets a copy.
     images : sequence of paths
     batch_size : int, default 1
-        Pictures that run together, as in `Predictor.predict`.
+        Images that run together, as in `Predictor.predict`.
     threads : int, default 1
         The cores that each worker occupies: the predictor's ``threads``.
     return_exceptions : bool, default False
-        For a picture that cannot be processed, yield the exception in its position, instead of raising it.
+        For an image that cannot be processed, yield the exception in its position, instead of raising it.
 
     Yields
     ------
     Detections
-        For each picture, in their order.  The pictures of a worker that dies go to another.
+        For each image, in their order.  The images of a worker that dies go to another.
 
     Raises
     ------
     ImportError
         If Ray is not installed.
     OSError
-        If the cluster cannot be reached, or the workers die four times on the same pictures.
+        If the cluster cannot be reached, or the workers die four times on the same images.
     ValueError
-        If `batch_size` or `threads` is not positive.  For a picture: as `Predictor.predict`.
+        If `batch_size` or `threads` is not positive.  For an image: as `Predictor.predict`.
     """
     for name, value in (("batch_size", batch_size), ("threads", threads)):
         if value < 1:
@@ -97,7 +97,7 @@ def predict_on_ray(
 def _outcomes(
     ray: Any, predictor: Predictor, paths: Sequence[str], batch_size: int, threads: int, return_exceptions: bool
 ) -> Iterator[Detections | Exception]:
-    """Yield each picture's detections, or its exception."""
+    """Yield each image's detections, or its exception."""
     step = batch_size * BATCHES_PER_TASK
     tasks = [{"paths": paths[start : start + step]} for start in range(0, len(paths), step)]
     if not tasks:
@@ -186,7 +186,7 @@ class _Worker:
         self.predictor, self.batch_size = predictor, batch_size
 
     def __call__(self, task: dict[str, Any]) -> dict[str, Any]:
-        """Return the pickled list of the outcomes of a task's pictures."""
+        """Return the pickled list of the outcomes of a task's images."""
         (paths,) = task["paths"]
         results = self.predictor.predict(list(map(str, paths)), self.batch_size, return_exceptions=True)
         outcomes = list(map(_picklable, results))
