@@ -60,7 +60,7 @@ def test_program_finds_what_python_finds(program, tmp_path):
 def test_program_names_its_errors(program, tmp_path):
     command = [program, "missing.onnx", mmort.ort.library_path(), "missing.ppm"]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (1, "missing.ppm is not a PPM picture\n")
+    assert (done.returncode, done.stderr) == (1, "missing.ppm is not a PPM image\n")
     write_image(tmp_path / "picture.ppm", np.zeros((64, 64, 3), np.uint8))
     done = subprocess.run([*command[:3], tmp_path / "picture.ppm"], capture_output=True, text=True)
     assert done.returncode == 1

@@ -54,7 +54,7 @@ FILES = {
         "detector.texts.onnx": save_encoder,
         "street.jpg": IMAGES[0],
     },
-    "docs/old_models.md": {"old.onnx": old_export.MODEL, "config.py": CONFIG, "picture.png": IMAGES[0]},
+    "docs/old_models.md": {"old.onnx": old_export.MODEL, "config.py": CONFIG, "image.png": IMAGES[0]},
     "docs/predict.md": {"detector.onnx": MODEL, "clip.mp4": write_video}
     | {f"photos/{path.name}": path for path in IMAGES},
 }
