@@ -34,6 +34,11 @@ def refuse_address(name: str, path: str | os.PathLike[str]) -> None:
         raise ValueError(f"{name} must be a file, download it first: {os.fspath(path)}")
 
 
+def is_checkpoint(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file's name is that of torch's weights, which people pass where an ONNX file belongs."""
+    return os.fspath(path).endswith((".pth", ".pt"))
+
+
 def open_regular(name: str, path: str | os.PathLike[str]) -> BinaryIO:
     """Open a regular file to read bytes.
 

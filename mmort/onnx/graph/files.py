@@ -12,6 +12,7 @@ import onnx
 import onnx.external_data_helper
 import onnx.helper
 
+from mmort._files.inputs import is_checkpoint
 from mmort._files.outputs import naming, replace_by, require_directory, require_onnx_output
 from mmort.onnx.graph import structure
 from mmort.ort.sessions import require_model_name
@@ -102,7 +103,7 @@ def load(path: PathLike) -> onnx.ModelProto:
     except OSError:
         raise
     except Exception as error:  # protobuf's implementations raise different classes
-        advice = "; mmort export makes one of a checkpoint" if Path(path).suffix in {".pth", ".pt"} else ""
+        advice = "; mmort export makes one of a checkpoint" if is_checkpoint(path) else ""
         raise ValueError(f"{path} is not an ONNX model: {error}{advice}") from None
     if not model.HasField("graph"):
         raise ValueError(f"{path} is not an ONNX model: it has no graph")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmort._files.inputs import is_checkpoint
 from mmort.onnx.input_files import read_inputs
 from mmort.onnx.verify import MIN_MASK_OVERLAP, verify
 from mmort.onnx.verify.report import Report
@@ -87,7 +88,7 @@ def verify_against(
         ("MODEL.onnx", os.fspath(path), "an ONNX file"),
         ("--against", against, "an ONNX file or script.py:function"),
     ):
-        if file.endswith((".pth", ".pt")):
+        if is_checkpoint(file):
             raise ValueError(
                 f"verify: {name} is {kind}, got the checkpoint {file}; mmort parity CONFIG CHECKPOINT compares one "
                 "with its exported file"

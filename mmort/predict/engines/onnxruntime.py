@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import mmort.ort
-from mmort._files.inputs import refuse_address
+from mmort._files.inputs import is_checkpoint, refuse_address
 from mmort.configs.captions import Prompt
 from mmort.ops.threads import get_num_threads
 from mmort.predict.engines.binding import BoundSession
@@ -299,7 +299,7 @@ def require_model(path: str) -> None:
         raise IsADirectoryError(f"{required} the folder {path}")
     if path.lower().endswith((".jpg", ".jpeg", ".png")):
         raise ValueError(f"{required} the image {path}")
-    if path.endswith((".pth", ".pt")):
+    if is_checkpoint(path):
         raise ValueError(
             f"model must be an ONNX file, got the checkpoint {path}: mmort export makes one of it, "
             "mmort test --backend torch runs it"
