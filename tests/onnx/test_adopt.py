@@ -767,6 +767,11 @@ def test_what_a_detectors_config_must_have(tmp_path):
         assert not (tmp_path / "a.onnx").exists()
     named = mmort.onnx.adopt(path, tmp_path / "a.onnx", STRETCHED | {"classes": ["a", "b", "c"]})
     assert "classes  3: a, b, c" in str(named)
+    config = detector_config(tmp_path)
+    changed = {"classes": ["a", "b", "c"], "preprocessing": {"to_rgb": False}}
+    text = str(mmort.onnx.adopt(path, tmp_path / "b.onnx", changed, config=config))
+    assert "blue, green, red; fitted into 208 x 160; minus (123.675, " in text
+    assert "classes  3: a, b, c" in text
 
 
 def test_an_entry_can_be_taken_back_on_the_command_line(tmp_path):

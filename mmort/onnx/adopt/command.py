@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import mmort
 from mmort.onnx.adopt import mmdetection
 from mmort.onnx.adopt.decode import append_decoder
-from mmort.onnx.adopt.layout import OUTPUT_ENTRIES, Layout
+from mmort.onnx.adopt.layout import OUTPUT_ENTRIES, Layout, merged
 from mmort.onnx.adopt.recognize import PIXEL_MASK, ForeignFile, Tensor, recognize
 from mmort.onnx.adopt.summary import Adoption
 from mmort.onnx.adopt.trial import NOISE, check_meaning, run_trial
@@ -57,7 +57,7 @@ def adopt_file(
         raise ValueError(
             f"adopt: config is for files of transformers, MMDetection and MMDeploy, got a file of {exporter}"
         )
-    chosen = Layout.read(_merged(entries, layout or {}))
+    chosen = Layout.read(merged(entries, layout or {}))
     # All boxes of a trial are looked at: on noise, few or none pass a threshold.  Masks of all would take a GB.
     every_box = dataclasses.replace(
         chosen,
@@ -146,15 +146,6 @@ def _results(path: files.PathLike, image: Tensor, mask: Tensor | None) -> dict[s
     with refusals("adopt: the file does not run"):
         results = session.run(None, values)
     return dict(zip([output.name for output in session.get_outputs()], results, strict=True))
-
-
-def _merged(entries: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return entries with others added or replaced, those of inner dicts one by one."""
-    merged = dict(entries)
-    for name, value in more.items():
-        inner = merged.get(name)
-        merged[name] = _merged(inner, value) if isinstance(inner, dict) and isinstance(value, Mapping) else value
-    return merged
 
 
 def _write_metadata(model: onnx.ModelProto, layout: Layout) -> None:

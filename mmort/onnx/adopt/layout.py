@@ -237,3 +237,12 @@ class Layout(Schema):
             and getattr(self, field.name) != field.default
         }
         return json.dumps(entries)
+
+
+def merged(entries: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Return entries with others added or replaced, those of inner dicts one by one."""
+    result = dict(entries)
+    for name, value in more.items():
+        inner = result.get(name)
+        result[name] = merged(inner, value) if isinstance(inner, dict) and isinstance(value, Mapping) else value
+    return result

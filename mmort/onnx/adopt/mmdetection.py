@@ -9,7 +9,7 @@ from typing import Any
 
 from mmort.configs import read_config
 from mmort.configs.layout import DetectorConfig
-from mmort.onnx.adopt.layout import Layout
+from mmort.onnx.adopt.layout import Layout, merged
 from mmort.onnx.adopt.recognize import Entries, ForeignFile
 from mmort.onnx.adopt.trial import check_classes, run_trial
 from mmort.predict.engines.onnxruntime import OnnxNetwork
@@ -45,38 +45,35 @@ def read_layout(path: str | os.PathLike[str], config: Path | None, entries: Mapp
     ValueError
         If the preprocessing is unknown, there are other entries, or the file's labels have no names.
     """
-    if others := [name for name in entries if name not in _SETTABLE]:
+    if unknown := [name for name in entries if name not in _SETTABLE]:
         raise ValueError(
             f"adopt: a file of {EXPORTER} has detections already, of which only {' and '.join(_SETTABLE)} can be "
-            f"set, got {', '.join(others)}"
+            f"set, got {', '.join(unknown)}"
         )
-    stated = {**({} if config is None else _of_config(config)), **entries}
+    stated = merged({} if config is None else _of_config(config, entries), entries)
     if "preprocessing" not in stated:
         raise ValueError(
             f"adopt: a file of {EXPORTER} does not say how images become its input; pass --config CONFIG.py, the "
             "detector's config"
         )
     trial = run_trial(OnnxNetwork(path), read_preprocessing(stated["preprocessing"]), pads=True)
-    is_rotated = trial.outputs[0].shape[1] == 6
-    boxes = {"boxes": "dets[:4]", "box_format": "xyxy", "scores": "dets[4]"}
-    if is_rotated:
-        boxes = {"boxes": "dets[:4]", "box_format": "cxcywh", "angle": "dets[4]", "scores": "dets[5]"}
-    masks = {}
-    if len(trial.outputs) > 2:
-        area = covered_area(trial.outputs[2].shape[1:], trial.canvas)
-        masks = {"masks": "masks", "mask_format": {"area": area}}
-    layout = Layout.read(boxes | {"labels": "labels"} | masks | stated)
-    check_classes(trial.outputs[1], layout)
+    dets, labels, *masks = trial.outputs
+    columns = {"boxes": "dets[:4]", "box_format": "xyxy", "scores": "dets[4]", "labels": "labels"}
+    if dets.shape[1] == 6:
+        columns |= {"box_format": "cxcywh", "angle": "dets[4]", "scores": "dets[5]"}
+    if masks:
+        area = covered_area(masks[0].shape[1:], trial.canvas)
+        stated |= {"masks": "masks", "mask_format": {"area": area}}
+    layout = Layout.read(columns | stated)
+    check_classes(labels, layout)
     return layout
 
 
-def _of_config(path: Path) -> Entries:
-    """Return the entries that a config of MMDetection says."""
+def _of_config(path: Path, entries: Mapping[str, Any]) -> Entries:
+    """Return the entries that a config of MMDetection states; classes only if they are not among `entries`."""
     if not path.is_file():
         raise ValueError(f"adopt: config must be the detector's config, a file, of a file of {EXPORTER}, got {path}")
     config = read_config(path)
-    classes = DetectorConfig(config).classes()
-    return {
-        "preprocessing": Preprocessing.from_config(config).to_dict(),
-        "classes": None if classes is None else list(classes),
-    }
+    stated: Entries = {"preprocessing": Preprocessing.from_config(config).to_dict()}
+    classes = None if "classes" in entries else DetectorConfig(config).classes()
+    return stated if classes is None else stated | {"classes": list(classes)}
