@@ -675,6 +675,37 @@ def test_softmax_of_the_last_axes_is_left(tmp_path, rng, attributes, opset):
     assert op_types(edited(tmp_path, model, *floats([rng.normal(size=(2, 5, 3, 4))]))) == ["Softmax"]
 
 
+# ---- products with a vector ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(6, 8), (2, 5, 3, 8), (0, 8), (2, 0, 8)])
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize("opset", [11, 17])
+def test_a_product_with_a_vector_becomes_one_with_a_column(tmp_path, rng, shape, constant, opset):
+    arrays = floats([rng.normal(size=shape), rng.normal(size=8)])
+    inputs, constants = {"x": len(shape), "v": 1}, {}
+    if constant:
+        inputs, constants = {"x": len(shape)}, {"v": arrays.pop()}
+    model = model_of([node("MatMul", ["x", "v"], ["y"])], inputs, constants=constants, opset=opset)
+    result = edited(tmp_path, model, *arrays, rtol=1e-5, atol=1e-5)
+    assert list(result.replaced) == ["MatMul by a vector -> MatMul"]
+    (product,) = (index for index, kind in enumerate(op_types(result)) if kind == "MatMul")
+    assert op_types(result)[product + 1] == "Reshape"
+
+
+def test_a_product_with_constant_weights_is_left(tmp_path, rng):
+    """ONNX Runtime packs them, and its profile does not tell their shape."""
+    (weights,) = floats([rng.normal(size=(8, 3))])
+    model = model_of([node("MatMul", ["x", "w"], ["y"])], {"x": 2}, constants={"w": weights})
+    assert op_types(edited(tmp_path, model, *floats([rng.normal(size=(4, 8))]))) == ["MatMul"]
+
+
+@pytest.mark.parametrize(("left", "right"), [((8,), (8,)), ((8,), (8, 3)), ((4, 8), (8, 1)), ((2, 4, 8), (2, 8, 3))])
+def test_other_products_are_left(tmp_path, rng, left, right):
+    model = model_of([node("MatMul", ["x", "v"], ["y"])], {"x": len(left), "v": len(right)})
+    assert op_types(edited(tmp_path, model, *floats([rng.normal(size=left), rng.normal(size=right)]))) == ["MatMul"]
+
+
 # ---- classes in turn -------------------------------------------------------------------------------------------------
 
 

@@ -29,6 +29,7 @@ def accelerate(
     - A loop that appends to a tensor, as torchvision pastes masks, copies each mask once.
     - What torchvision's SSD selects for one class after the other is selected for all at once.
     - A softmax over an axis that is not the last, as YOLOs have it, is taken over the last one.
+    - A product with a vector, as GFL and PicoDet have it, is computed at once for all rows.
 
     The file and its replacement take turns on the first of the inputs.  A kind of replacement that is not faster there
     is not made.  Then `mmort.onnx.verify` compares the outputs for all inputs.

@@ -41,6 +41,7 @@ RULES: dict[str, Callable[[ir.Node, Runs], Replacement | None]] = {
     "Loop that appends -> Loop that collects": rules.appending_loop,
     "selection of each class in turn -> TopK": classes_in_turn,
     "Softmax of an inner axis -> Softmax": rules.softmax_of_last_axis,
+    "MatMul by a vector -> MatMul": rules.product_with_column,
 }
 """The kinds of replacements, in the order in which they are tried: a group of nodes before its parts."""
 
@@ -104,7 +105,7 @@ def accelerate_file(
 
 _CANDIDATES = (
     *("NonMaxSuppression", "RoiAlign", "GridSample", "grid_sampler", "DeformConv"),
-    *("ScatterElements", "ScatterND", "NonZero", "Loop", "Softmax"),
+    *("ScatterElements", "ScatterND", "NonZero", "Loop", "Softmax", "MatMul"),
 )
 
 

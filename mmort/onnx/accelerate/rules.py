@@ -175,6 +175,23 @@ def softmax_of_last_axis(node: ir.Node, runs: Runs) -> Replacement | None:
     return Replacement([moved, new, restored], [(node.outputs[0], restored.outputs[0])])
 
 
+def product_with_column(node: ir.Node, runs: Runs) -> Replacement | None:
+    """Replace MatMul by a vector, which ONNX Runtime computes row by row, by one product with a column.
+
+    The mean of a distance's distribution is such a product in files of GFL and PicoDet.
+    """
+    if node.op_type != "MatMul":
+        return None
+    ranks = [len(shape) for shape in run_of(node, runs).shapes]
+    if len(ranks) != 2 or ranks[0] < 2 or ranks[1] != 1:  # a matrix that ONNX Runtime packed has no shape
+        return None
+    column, sizes = array(np.array([-1, 1])), array(np.zeros(ranks[0] - 1, np.int64))  # the left one's sizes
+    vector = ir.node("Reshape", [node.inputs[1], column.outputs[0]])
+    new = ir.node("MatMul", [node.inputs[0], vector.outputs[0]])
+    product = ir.node("Reshape", [new.outputs[0], sizes.outputs[0]])
+    return Replacement([column, sizes, vector, new, product], [(node.outputs[0], product.outputs[0])])
+
+
 def appending_loop(node: ir.Node, runs: Runs) -> Replacement | None:
     """Replace a Loop that appends a slice to a tensor each time, copying all before, by one that collects slices."""
     if node.op_type != "Loop":
