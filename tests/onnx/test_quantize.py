@@ -142,6 +142,49 @@ def test_nodes_between_layers(tmp_path, rng, kind, inputs, outputs):
     assert np.abs(after - before).max() < 0.06 * np.abs(before).max()
 
 
+@exact_sums
+@pytest.mark.parametrize(
+    ("other_use", "expected"), [(None, ("first", "second", "third")), ("Softmax", ("first",)), ("output", ("first",))]
+)
+def test_feature_maps_that_become_rows_of_products(tmp_path, rng, other_use, expected):
+    """As RT-DETR's levels: products round the rows anyway, so their maps may be, unless something else takes them."""
+    nodes = [
+        node("Conv", ["x", "w"], ["a0"], "first"),
+        node("Relu", ["a0"], ["a"], "relu"),
+        node("Conv", ["a", "w"], ["b0"], "second"),
+        node("Sigmoid", ["b0"], ["b1"], "gate"),
+        node("Mul", ["b0", "b1"], ["b"], "silu"),
+        node("Conv", ["a", "w"], ["c"], "third"),
+        node("Shape", ["c"], ["size"], "size"),
+        node("Reshape", ["b", "form"], ["d"], "flat_second"),
+        node("Reshape", ["c", "form"], ["e"], "flat_third"),
+        node("Concat", ["d", "e"], ["f"], "levels", axis=2),
+        node("Transpose", ["f"], ["g"], "rows", perm=[0, 2, 1]),
+        node("Mul", ["g", "mask"], ["h"], "masked"),
+        node("MatMul", ["h", "v"], ["i"], "product"),
+        node("Relu", ["i"], ["j"], "hidden"),
+        node("MatMul", ["j", "v"], ["y"], "last"),
+        node("Softmax", ["g"], ["s"], "softmax"),
+    ]
+    outputs = {None: "y", "Softmax": "ys", "output": "yg"}[other_use]
+    nodes = nodes if "s" in outputs else nodes[:-1]
+    arrays = {"w": rng.normal(size=(32, 32, 1, 1)) / 6, "v": rng.normal(size=(32, 32)) / 6, "mask": np.ones((1, 32, 1))}
+    tensors = [onnx.numpy_helper.from_array(array.astype(np.float32), name) for name, array in arrays.items()]
+    tensors.append(onnx.numpy_helper.from_array(np.array([1, 32, -1]), "form"))
+    infos = [oh.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in outputs]
+    map_info = oh.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 32, 4, 4])
+    graph = oh.make_graph(nodes, "levels", [map_info], infos, tensors)
+    onnx.save(oh.make_model(graph, opset_imports=[oh.make_opsetid("", 17)], ir_version=8), tmp_path / "model.onnx")
+    sets = [[rng.normal(size=(1, 32, 4, 4)).astype(np.float32)] for _ in range(3)]
+    result = mmort.onnx.quantize(tmp_path / "model.onnx", tmp_path / "int8.onnx", sets)
+    assert result.quantized == expected
+    before, after = (
+        make_session(onnx.load(tmp_path / name)).run(["y"], {"x": sets[0][0]})[0]
+        for name in ("model.onnx", "int8.onnx")
+    )
+    assert np.abs(after - before).max() < 0.06 * np.abs(before).max()
+
+
 def test_hidden_layers_of_a_second_stage(rng):
     """Regions are not quantized, nor what they are computed from."""
     nodes = [

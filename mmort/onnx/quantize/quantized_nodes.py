@@ -1,7 +1,8 @@
 """Which nodes compute with integers: convolutions and hidden fully connected layers, and what lies between them.
 
 A prediction is not quantized: neither the last layer of a branch nor anything after it, such as the decoding of boxes.
-A layer is a last one if none of its results reaches another layer through nodes that keep the form of a feature map.
+A layer is a last one if none of its results reaches another layer through nodes that keep the form of a feature map, or
+that only bring it into the form of rows for products, all of which round it anyway.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ FLOAT_LAYERS = {"ConvTranspose", "RoiAlign", "MMCVRoiAlign", "MMCVDeformConv2d",
 
 NORMALIZATIONS = {"GroupNorm", "GroupNormalization", "InstanceNormalization"}
 """Nodes between layers that always compute with floating-point numbers."""
+
+TO_ROWS = {"Concat", "Flatten", "Mul", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}
+"""Nodes that bring a feature map into the form of rows, or mask some, before products."""
 
 MIN_SIDE = 32
 """Products whose weights have fewer rows or columns gain nothing: rounding what they multiply takes as long."""
@@ -119,13 +123,37 @@ def product_weights(node: ir.Node) -> NDArray[np.float32] | None:
 
 def _leading(graph: ir.Graph) -> set[str]:
     """Return the names of layers, and nodes between them, whose results reach another layer."""
-    leading: set[str] = set()
+    leading, rows = set[str](), _rows_of_products(graph)
     for node in reversed(list(graph)):
-        if (_is_layer(node) or node.op_type in BETWEEN or _is_normalization(node)) and any(
-            _is_layer(user) or user.op_type in FLOAT_LAYERS or name_of(user) in leading for user in _users(node)
+        if (_is_layer(node) or node.op_type in BETWEEN or _is_normalization(node)) and (
+            any(_is_layer(user) or user.op_type in FLOAT_LAYERS or name_of(user) in leading for user in _users(node))
+            or _is_for_products(node, rows)
         ):
             leading.add(name_of(node))
     return leading
+
+
+def _rows_of_products(graph: ir.Graph) -> set[str]:
+    """Return the names of nodes that make rows, or some of them, of which nothing but products is computed."""
+    rows: set[str] = set()
+    for node in reversed(list(graph)):
+        if node.op_type in TO_ROWS and _is_for_products(node, rows):
+            rows.add(name_of(node))
+    return rows
+
+
+def _is_for_products(node: ir.Node, rows: Collection[str]) -> bool:
+    """Return whether all results of a node are the rows of products, or become them; their sizes do not count."""
+    users = [user for user in _users(node) if user.op_type not in ("Shape", "Size")]
+    if any(output.is_graph_output() for output in node.outputs):
+        return False
+    return bool(users) and all(name_of(user) in rows or _has_rows(user) for user in users)
+
+
+def _has_rows(node: ir.Node) -> bool:
+    """Return whether a node is a product of rows whose integers gain something."""
+    weights = product_weights(node)
+    return weights is not None and min(weights.shape) >= MIN_SIDE
 
 
 def _users(node: ir.Node) -> Iterator[ir.Node]:
