@@ -224,18 +224,20 @@ class _Run:
         layouts = [tensor, tensor.T] if tensor.ndim == 2 else [tensor]
         for layout in layouts:
             array = layout.detach().reshape(-1).numpy()
+            rounding = _rounding(array)
             for name, constant in list(sought.items()):
-                if _are_close(constant, array).all():
+                close = _are_close(constant, array, rounding)
+                if close.all():
                     del sought[name]
                     self.problems.pop(name, None)
-                elif wrong := _wrong(constant, array):
+                elif wrong := _wrong(constant, array, close, rounding):
                     self.problems[name] = f"{wrong} of {array.size} numbers of the constant {name} are not torch's"
 
 
-def _are_close(array: _Array, target: _Array) -> NDArray[np.bool_]:
+def _are_close(array: _Array, target: _Array, rounding: float) -> NDArray[np.bool_]:
     """Return which numbers are equal, but for an exporter's rounding."""
     with np.errstate(invalid="ignore", over="ignore"):
-        near = np.abs(array - target) <= _rounding(target)
+        near = np.abs(array - target) <= rounding
         return (array == target) | (np.isnan(array) & np.isnan(target)) | near
 
 
@@ -244,7 +246,7 @@ def _rounding(target: _Array) -> float:
     return TOLERANCE * float(np.abs(target[np.isfinite(target)]).max(initial=0))
 
 
-def _wrong(array: _Array, target: _Array) -> int:
+def _wrong(array: _Array, target: _Array, close: NDArray[np.bool_], rounding: float) -> int:
     """Return how many numbers are wrong of an array that is meant to be another; 0 if it is not meant to be that.
 
     It is if most numbers are equal, but for those that are 0 in both within rounding, or all would be after a division
@@ -254,16 +256,16 @@ def _wrong(array: _Array, target: _Array) -> int:
     if not target.any():
         wrong = int(np.count_nonzero(array))
         return wrong if 2 * wrong < count and np.abs(array).max() < MAX_RATIO - 1 else 0
-    zero = _rounding(target)
-    used = ~((np.abs(array) <= zero) & (np.abs(target) <= zero))  # NaN is no zero
-    array, target = array[used], target[used]
-    close = _are_close(array, target)
-    if close.mean() <= 0.5 and (target != 0).all():
-        with np.errstate(over="ignore", invalid="ignore"):
-            ratio = np.median(array / target)
-        if 1 / MAX_RATIO < ratio < MAX_RATIO and _are_close(array, ratio * target).all():
-            return count
-    return int((~close).sum()) if close.mean() > 0.5 else 0
+    used = ~((np.abs(array) <= rounding) & (np.abs(target) <= rounding))  # NaN is no zero
+    array, target, close = array[used], target[used], close[used]
+    if close.mean() > 0.5:
+        return int((~close).sum())
+    largest = np.abs(target).argmax()  # what is not near here, as hardly anything is, needs no median
+    with np.errstate(over="ignore", invalid="ignore"):
+        near = 1 / MAX_RATIO**2 < array[largest] / target[largest] < MAX_RATIO**2
+        ratio = np.median(array / target) if near and (target != 0).all() else 0
+        alike = 1 / MAX_RATIO < ratio < MAX_RATIO and _are_close(array, ratio * target, _rounding(ratio * target)).all()
+    return count if alike else 0
 
 
 def _wrong_pairs(constants: Mapping[str, NDArray[Any]], parameters: Mapping[str, Tensor]) -> Iterator[str]:
@@ -278,7 +280,7 @@ def _wrong_pairs(constants: Mapping[str, NDArray[Any]], parameters: Mapping[str,
             if f".{name}".endswith(f".{key}") and parameter.numel() == 2:
                 target = parameter.detach().float().reshape(-1).numpy()
                 near = np.abs(array.reshape(-1) - target).max() < (MAX_RATIO - 1) * np.abs(target).max()
-                if near and not _are_close(array.reshape(-1), target).all():
+                if near and not _are_close(array.reshape(-1), target, _rounding(target)).all():
                     yield name
 
 

@@ -175,6 +175,8 @@ def _on_each(change: Callable[[_Origin, Any], Any]) -> _OnCall:
     """Return what changes the values of results one by one."""
 
     def changed(number: int, func: Any, args: Any, result: Any) -> Any:
+        if isinstance(result, Tensor):  # as most are
+            return change((number, 0), result)
         values, structure = tree_flatten(result)
         return tree_unflatten([change((number, position), value) for position, value in enumerate(values)], structure)
 

@@ -37,7 +37,7 @@ def check(model: onnx.ModelProto) -> None:
       ...
     ValueError: function f::again calls itself
     """
-    if not all(isinstance(text, str) for text in _texts(model)):
+    if set(map(type, _texts(model))) - {str}:
         raise ValueError("it has names that are not UTF-8 text")
     names = Counter(value.name for value in model.graph.output)
     if names and (twice := names.most_common(1)[0])[1] > 1:
@@ -95,9 +95,9 @@ def _texts(model: onnx.ModelProto) -> Iterator[str | bytes]:
             yield from (node.name, node.domain, node.op_type, node.overload, *node.input, *node.output)
             for attribute in node.attribute:
                 yield from (attribute.name, attribute.ref_attr_name)
-                for inner in (attribute.g, *attribute.graphs):
-                    values = *inner.input, *inner.output, *inner.value_info, *inner.initializer
-                    yield from (value.name for value in values)
+            for inner in graphs(node):
+                values = *inner.input, *inner.output, *inner.value_info, *inner.initializer
+                yield from (value.name for value in values)
 
 
 def _counted(nodes: Iterable[onnx.NodeProto]) -> Nodes:
@@ -117,4 +117,6 @@ def nested(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
 def graphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
     """Yield the graphs in the attributes of a node."""
     for attribute in node.attribute:
-        yield from (attribute.g, *attribute.graphs)
+        if attribute.HasField("g"):  # otherwise reading it makes an empty one
+            yield attribute.g
+        yield from attribute.graphs

@@ -14,7 +14,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_map
 
 from mmort.onnx.verify.operator_calls import Intercepted, arguments_by_name
 
@@ -68,7 +67,7 @@ class _Widening(TorchFunctionMode):
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         if not getattr(func, "__name__", "_").endswith("_"):  # those change their first argument
-            args, kwargs = tree_map(_widened, (tuple(args), dict(kwargs or {})))
+            args, kwargs = _widened(args), _widened(kwargs)
         return func(*args, **(kwargs or {}))
 
 
@@ -76,16 +75,21 @@ def _call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Call an operator with wider arguments."""
     if func._schema.is_mutable:
         _refuse_float32(func, args, kwargs)
-    args, kwargs = tree_map(_widened, (tuple(args), dict(kwargs)))
+    args, kwargs = _widened(args), _widened(kwargs)
     if func is _CONVOLUTION:
         return _convolution(arguments_by_name(func, args, kwargs))
-    return tree_map(_widened, func(*args, **kwargs))
+    return _widened(func(*args, **kwargs))
 
 
 def _widened(value: Any) -> Any:
-    """Return float64 for float32, both of tensors and of dtypes."""
+    """Return float64 for float32, both of tensors and of dtypes, also in the collections that calls have."""
     if isinstance(value, Tensor):
         return value.double() if value.dtype == torch.float32 else value
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return kind(map(_widened, value))
+    if kind is dict:
+        return {key: _widened(item) for key, item in value.items()}
     return torch.float64 if value is torch.float32 else value
 
 
