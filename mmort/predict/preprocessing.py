@@ -137,6 +137,7 @@ class Preprocessing:
         Do not round the resized image to integers.
     divide : bool, default False
         Divide by `std`, as MMDetection 3 does.  Otherwise multiply by ``1 / std``; a bit of the result may differ.
+        The factor is a float64, as in MMDetection 2, or a float32 if `resize_backend` is "torchvision".
     flip : bool, default False
         Whether the config also detects in the mirrored image and merges both results, which is left to the caller.
     turn_boxes : bool, default False
@@ -407,7 +408,10 @@ class Preprocessing:
         # mean and std are float32 first, the difference too, and the result is rounded once: MMDetection's bits.
         mean, std = np.float32(self.mean[channel]), np.float32(self.std[channel])
         difference = values - mean
-        normalized: NDArray[Any] = difference / std if self.divide else difference * (1 / np.float64(std))
+        factor = 1 / np.float64(std)
+        if self.resize_backend == "torchvision":  # torch multiplies by a float32
+            factor = np.float32(factor)
+        normalized: NDArray[Any] = difference / std if self.divide else difference * factor
         return normalized.astype(np.float32)
 
 

@@ -286,6 +286,21 @@ def test_best_pairs_of_transformers(tmp_path, kind, queries, count):
     assert_detects(detect(tmp_path / "a.onnx"), pixels, probabilities[best], best % 3)
 
 
+def test_queries_of_transformers_that_the_file_does_not_state(tmp_path):
+    """The size is open where torch's exporter cannot follow shapes, as in D-FINE; a run says it."""
+    boxes, logits = RNG.uniform(0.2, 0.5, (310, 4)), RNG.normal(0, 2, (310, 3))
+    path = write(tmp_path / "detr.onnx", {"logits": logits, "pred_boxes": boxes}, name="pixel_values")
+    model = onnx.load(path)
+    for output in model.graph.output:
+        output.type.tensor_type.shape.dim[1].dim_param = "queries"
+    onnx.save(model, path)
+    settings = {"size": {"height": HEIGHT, "width": WIDTH}, "do_normalize": False}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
+    (tmp_path / "config.json").write_text(json.dumps({"id2label": {str(i): name for i, name in enumerate(CLASSES)}}))
+    mmort.onnx.adopt(path, tmp_path / "a.onnx", config=tmp_path)
+    assert len(detect(tmp_path / "a.onnx")) == 310
+
+
 @pytest.mark.parametrize(
     ("kind", "resample", "expected"),
     [
@@ -555,6 +570,14 @@ def test_resizing_with_torchvision(interpolation):
             pixels = torch.from_numpy(image.astype(np.uint8).transpose(2, 0, 1)[None].copy())
             expected = functional.interpolate(pixels, (rows, columns), mode=interpolation, antialias=True)
             np.testing.assert_array_equal(settings(image.astype(np.uint8)).input, expected[0].numpy())
+
+
+def test_a_factor_after_resizing_with_torchvision_is_a_float32():
+    """Equal to the rescaling of transformers' image processors, which torch computes."""
+    levels = np.arange(256, dtype=np.uint8).reshape(16, 16, 1).repeat(3, 2)
+    settings = Preprocessing(std=(255.0,) * 3, resize_backend="torchvision")
+    expected = torch.from_numpy(levels.transpose(2, 0, 1)) * (1 / 255)
+    np.testing.assert_array_equal(settings(levels).input, expected.numpy())
 
 
 def test_two_columns_after_the_boxes_of_two_classes_are_asked_for(tmp_path):

@@ -399,6 +399,18 @@ def tested(adopted: Path, folder: Path, expected: list[Found], names: tuple[str,
     return f"yes, {mine:.3f}" if abs(mine - theirs) < 1e-3 else f"{mine:.3f} of {theirs:.3f}"
 
 
+def quantized(adopted: Path, output: Path, inputs: list[list[np.ndarray]]) -> str:
+    """Quantize a file, with `--max-loss 1` if the default leaves no layer; return how many layers are in integers."""
+    try:
+        report, option = mmort.onnx.quantize(adopted, output, inputs, force=True), ""
+    except ValueError as error:
+        if "max_loss" not in str(error):
+            raise
+        report, option = mmort.onnx.quantize(adopted, output, inputs, max_loss=1, force=True), " with --max-loss 1"
+    layers = len(report.quantized) + len(report.left)
+    return f"yes, {len(report.quantized)} of {layers}{option}, change {report.loss:.2f}"
+
+
 def in_browser(adopted: Path, folder: Path, modules: str, input: np.ndarray) -> str:
     """Return whether onnxruntime-web gives the same outputs, in any order of detections."""
     import onnxruntime
@@ -435,7 +447,7 @@ def outcomes(exporter: Exporter, folder: Path, modules: str) -> Iterator[str]:
     inputs = [[predictor.preprocessing(image).input[None]] for image in images()]
     for step in (
         lambda output: mmort.onnx.accelerate(adopted, output, inputs[:1], force=True),
-        lambda output: mmort.onnx.quantize(adopted, output, inputs, force=True),
+        lambda output: quantized(adopted, output, inputs),
         lambda output: mmort.onnx.make_portable(adopted, output, force=True),
     ):
         output = folder / "output.onnx"
@@ -450,7 +462,7 @@ def outcomes(exporter: Exporter, folder: Path, modules: str) -> Iterator[str]:
             continue
         mmort.Predictor(output, score_threshold=0)(files[0])
         before, after = getattr(result, "before", None), getattr(result, "after", None)
-        yield f"{before / after:.1f} times" if before and after else "yes"
+        yield result if isinstance(result, str) else f"{before / after:.1f} times" if before and after else "yes"
     yield in_browser(adopted, folder, modules, inputs[0][0])
 
 
@@ -469,7 +481,7 @@ def main() -> int:
                 cells.append(f"{type(error).__name__}: {error}"[:120])
         rows.append((name, *cells))
         print("| " + " | ".join(rows[-1]) + " |", flush=True)
-    print(lay_out([("", *COLUMNS), *rows]))
+    print(lay_out([("", *COLUMNS), *(row + ("",) * (len(COLUMNS) + 1 - len(row)) for row in rows)]))
     return 0
 
 

@@ -196,11 +196,11 @@ _TOP_100 = re.compile("(Conditional|Deformable)DetrImageProcessor")
 
 
 def _best_pairs(file: ForeignFile, settings: Mapping[str, Any]) -> Entries:
-    """Return how many pairs of a query and a class are detections, if the file or its image processor says it."""
+    """Return how many pairs of a query and a class are detections."""
     if _TOP_100.match(str(settings.get("image_processor_type", ""))):
         return {"max_detections": 100}
     queries = (file.outputs["logits"].shape or (None, None))[1]
-    return {} if queries is None else {"max_detections": queries}
+    return {"max_detections": file.results()["logits"].shape[1] if queries is None else queries}
 
 
 def _image_processor_settings(folder: Path) -> Mapping[str, Any]:
