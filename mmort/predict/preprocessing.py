@@ -408,7 +408,7 @@ class Preprocessing:
         # mean and std are float32 first, the difference too, and the result is rounded once: MMDetection's bits.
         mean, std = np.float32(self.mean[channel]), np.float32(self.std[channel])
         difference = values - mean
-        factor = 1 / np.float64(std)
+        factor: np.floating[Any] = 1 / np.float64(std)
         if self.resize_backend == "torchvision":  # torch multiplies by a float32
             factor = np.float32(factor)
         normalized: NDArray[Any] = difference / std if self.divide else difference * factor
