@@ -26,10 +26,24 @@ def pytest_report_header():
 
 def pytest_collection_finish():
     """Do only once what otherwise takes a quarter of the time, and gives the same for each test."""
-    gc.collect()
-    gc.freeze()  # the modules and thousands of tests: a collection of garbage need not look at them
+    _freeze()  # the modules and thousands of tests
     if "onnxscript" in sys.modules:
         _remember_between_exports()
+
+
+def pytest_runtest_logfinish():
+    """Freeze what the first export has imported, too: each export ends with a collection of all garbage."""
+    if "torch.onnx._internal.exporter._core" in sys.modules:
+        _freeze_once_more()
+
+
+def _freeze():
+    """Let collections of garbage not look at what there is now."""
+    gc.collect()
+    gc.freeze()
+
+
+_freeze_once_more = functools.cache(_freeze)
 
 
 def _remember_between_exports():
