@@ -695,6 +695,13 @@ def test_metadata_of_ultralytics_without_a_description(tmp_path):
     assert mmort.onnx.adopt(path, tmp_path / "a.onnx").exporter == "ultralytics"
 
 
+def test_the_outputs_of_a_file_that_is_not_recognized_are_named(tmp_path):
+    outputs = {"map": np.zeros((1, 8, 9)), "more": np.zeros((5, 2))}
+    path = write(tmp_path / "text.onnx", outputs, image=("n", 3, "h", 96))
+    with pytest.raises(ValueError, match=r"boxes, .* are; pass --layout .*; its outputs: map \[\?, 1, 8, 9\], more \["):
+        mmort.onnx.adopt(path, tmp_path / "a.onnx")
+
+
 def test_a_config_that_is_not_read_is_refused(tmp_path):
     path = write(tmp_path / "any.onnx", {"output0": np.ones((7, 4))}, metadata=ultralytics())
     with pytest.raises(FileNotFoundError, match=r"config does not exist: .*nowhere"):

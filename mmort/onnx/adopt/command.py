@@ -44,8 +44,7 @@ def adopt_file(
     if config is not None and not Path(config).exists():
         raise FileNotFoundError(f"adopt: config does not exist: {config}")
     file = _foreign_file(path, None if config is None else Path(config))
-    sizes = ", ".join("?" if size is None else str(size) for size in file.image.shape or ())
-    image = f"{file.image.name} [{sizes}]"
+    image = _described(file.image)
     if mmdetection.has_detections(file):
         chosen = mmdetection.read_layout(path, file.config, layout or {})
         model = files.load(path)
@@ -57,7 +56,7 @@ def adopt_file(
         raise ValueError(
             f"adopt: config is for files of transformers, MMDetection and MMDeploy, got a file of {exporter}"
         )
-    chosen = Layout.read(merged(entries, layout or {}))
+    chosen = Layout.read(merged(entries, layout or {}), ", ".join(map(_described, file.outputs.values())))
     # All boxes of a trial are looked at: on noise, few or none pass a threshold.  Masks of all would take a GB.
     every_box = dataclasses.replace(
         chosen,
@@ -80,6 +79,11 @@ def adopt_file(
     read = {columns.output for entry in named for columns in chosen.parts(entry)}
     left_out = tuple(name for name in file.outputs if name not in read)
     return Adoption(exporter, image, chosen, left_out)
+
+
+def _described(tensor: Tensor) -> str:
+    """Return the name of an input or output, and its sizes."""
+    return f"{tensor.name} [{', '.join('?' if size is None else str(size) for size in tensor.shape or ())}]"
 
 
 def _save(model: onnx.ModelProto, path: files.PathLike, source: files.PathLike) -> None:

@@ -151,8 +151,14 @@ class Layout(Schema):
     preprocessing: Config
 
     @classmethod
-    def read(cls, entries: Mapping[str, Any]) -> Layout:
+    def read(cls, entries: Mapping[str, Any], outputs: str = "") -> Layout:
         """Return a layout of entries, complete and checked.
+
+        Parameters
+        ----------
+        entries : mapping
+        outputs : str, optional
+            The file's outputs, for the message about entries that are missing.
 
         Raises
         ------
@@ -169,7 +175,7 @@ class Layout(Schema):
             words = [f"{name} ({', '.join(_CHOICES[name])})" if name in _CHOICES else name for name in missing]
             raise ValueError(
                 f"adopt: the file does not say what {', '.join(words)} {'is' if len(words) == 1 else 'are'}; pass "
-                "--layout FILE.json or --set NAME=VALUE with it"
+                f"--layout FILE.json or --set NAME=VALUE with it{outputs and f'; its outputs: {outputs}'}"
             )
         return read_entries("the layout", cls, dict(entries))
 
