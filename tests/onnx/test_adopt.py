@@ -286,6 +286,23 @@ def test_best_pairs_of_transformers(tmp_path, kind, queries, count):
     assert_detects(detect(tmp_path / "a.onnx"), pixels, probabilities[best], best % 3)
 
 
+def test_a_file_of_transformers_needs_its_config(tmp_path):
+    rows = {"logits": RNG.normal(0, 2, (20, 3)), "pred_boxes": RNG.uniform(0.2, 0.5, (20, 4))}
+    path = write(tmp_path / "detr.onnx", rows, name="pixel_values")
+    message = refused("adopt", path, "--output", tmp_path / "a.onnx")
+    assert "pass --config DIR, the folder with config.json and preprocessor_config.json" in message
+    mmort.onnx.adopt(path, tmp_path / "a.onnx", STRETCHED | {"activation": "sigmoid"})
+
+
+def test_channels_last_are_refused(tmp_path):
+    path = write(tmp_path / "yolo.onnx", {"output0": np.zeros((7, 20))}, metadata=ultralytics())
+    model = onnx.load(path)
+    model.graph.input[0].CopyFrom(onnx.helper.make_tensor_value_info("images", 1, [1, HEIGHT, WIDTH, 3]))
+    onnx.save(model, path)
+    with pytest.raises(ValueError, match=r"an image of float32 \[N, 3, H, W\], .* got images float32 \[1, 64, 96, 3\]"):
+        mmort.onnx.adopt(path, tmp_path / "a.onnx")
+
+
 def test_queries_of_transformers_that_the_file_does_not_state(tmp_path):
     """The size is open where torch's exporter cannot follow shapes, as in D-FINE; a run says it."""
     boxes, logits = RNG.uniform(0.2, 0.5, (310, 4)), RNG.normal(0, 2, (310, 3))

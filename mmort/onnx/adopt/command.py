@@ -56,7 +56,13 @@ def adopt_file(
         raise ValueError(
             f"adopt: config is for files of transformers, MMDetection and MMDeploy, got a file of {exporter}"
         )
-    chosen = Layout.read(merged(entries, layout or {}), ", ".join(map(_described, file.outputs.values())))
+    entries = merged(entries, layout or {})
+    if exporter == "transformers" and config is None and "preprocessing" not in entries:
+        raise ValueError(
+            "adopt: a file of transformers does not say its preprocessing; pass --config DIR, the folder with "
+            "config.json and preprocessor_config.json"
+        )
+    chosen = Layout.read(entries, ", ".join(map(_described, file.outputs.values())))
     # All boxes of a trial are looked at: on noise, few or none pass a threshold.  Masks of all would take a GB.
     every_box = dataclasses.replace(
         chosen,
@@ -106,7 +112,8 @@ def _foreign_file(path: files.PathLike, config: Path | None) -> ForeignFile:
         raise ValueError(f"adopt: {path} is a file of mmort already, which mmort predict runs")
     masks = [tensor for tensor in map(_tensor, facts["inputs"]) if tensor.name == PIXEL_MASK]
     images = [tensor for tensor in map(_tensor, facts["inputs"]) if tensor.name != PIXEL_MASK]
-    if len(images) != 1 or len(images[0].shape or ()) not in (3, 4) or images[0].dtype != "float32":
+    shape = (images[0].shape or ()) if len(images) == 1 else ()
+    if len(shape) not in (3, 4) or shape[-3] not in (3, None) or images[0].dtype != "float32":
         inputs = ", ".join(f"{value['name']} {value['type']} {value['shape']}" for value in facts["inputs"])
         raise ValueError(
             f"adopt: the file must have one input, an image of float32 [N, 3, H, W], and perhaps a {PIXEL_MASK}, got "
