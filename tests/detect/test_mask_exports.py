@@ -17,7 +17,6 @@ from mmort.detect import build
 from mmort.detect.export import ExportOptions, export
 from mmort.detect.export.exported_detector import Exported
 from mmort.detect.network import load_network
-from mmort.detect.parts.two_stage import used_rows
 from mmort.onnx.verify.detections import DetectionRow
 from mmort.onnx.verify.rounding import RoundingRow
 from tests.detect import mask_cases, panoptic_cases, part_cases
@@ -97,22 +96,6 @@ def test_a_file_equals_torch(name, tmp_path):
     assert row.matched >= 2
     outputs = [row.output for row in report.rows if isinstance(row, RoundingRow)]
     assert outputs == ["boxes", "scores", *(name for name in names[2:] if name != "panoptic")]
-
-
-class UsedRows(nn.Module):
-    """The regions that a mask head looks at."""
-
-    def forward(self, dets, labels):
-        return used_rows(dets, labels)
-
-
-def test_the_regions_of_masks_need_no_operator_that_opset_11_lacks(tmp_path):
-    args = part_cases.numbers(2, 3, 5), torch.tensor([[2, 0, -1], [-1, -1, -1]])
-    path, names, rows = tmp_path / "rows.onnx", ["rows", "rois", "classes"], UsedRows().eval()
-    mmort.onnx.export(rows, args, path, exporter="legacy", opset_version=11, output_names=names, verify=False)
-    session = onnxruntime.InferenceSession(path)
-    feeds = {argument.name: array.numpy() for argument, array in zip(session.get_inputs(), args, strict=True)}
-    assert [session.run([name], feeds)[0].tolist() for name in ("rows", "classes")] == [[0, 1], [2, 0]]
 
 
 def test_a_panoptic_file_predicts_and_has_its_map(tmp_path):

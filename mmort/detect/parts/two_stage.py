@@ -73,8 +73,7 @@ def used_rows(dets: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """
     labels = labels.flatten()
     rows = torch.nonzero((labels >= 0) | (torch.arange(labels.shape[0], device=labels.device) == 0))[:, 0]
-    labels = torch.where(labels < 0, 0, labels)  # opset 11 clamps no integers
-    return rows, regions(dets[..., :4]).index_select(0, rows), labels.index_select(0, rows)
+    return rows, regions(dets[..., :4]).index_select(0, rows), labels.index_select(0, rows).clamp(min=0)
 
 
 def to_rows(values: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
