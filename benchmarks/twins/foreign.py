@@ -18,16 +18,25 @@ import json
 import math
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
 from tqdm import tqdm
 
-Detections = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Boxes by their corners, scores, and numbers of the categories from 0."""
+from mmort.predict import read_image
+from tests.tools.tabulate_exporters import (
+    Rows,
+    average_precision,
+    export_transformers,
+    of_transformers,
+    of_ultralytics,
+)
+
+Detect = Callable[[Path, np.ndarray], Rows]
+"""Returns what a package detects with a file in an image."""
 
 
 def read_annotations(data: Path, split: str) -> tuple[dict[str, Any], dict[int, list[dict[str, Any]]]]:
@@ -50,25 +59,18 @@ def relative_boxes(data: Path, split: str) -> Iterator[tuple[Path, list[int], np
         yield data / f"{split}2017" / image["file_name"], labels, boxes / ([image["width"], image["height"]] * 2)
 
 
-def average_precision(data: Path, detect: Callable[[Path], Detections]) -> float:
-    """Return COCO's AP of detections in the images for validation."""
-    from pycocotools.coco import COCO
-    from pycocotools.cocoeval import COCOeval
-
+def average_precision_of(data: Path, model: Path, detect: Detect) -> float:
+    """Return COCO's AP of what a package detects in the images for validation."""
     annotations, _ = read_annotations(data, "val")
     results = []
     for image in tqdm(annotations["images"], desc="val2017"):
-        for corners, score, label in zip(*detect(data / "val2017" / image["file_name"]), strict=True):
+        rows = detect(model, read_image(data / "val2017" / image["file_name"]))
+        for corners, score, label in zip(*rows, strict=True):
             box = [*corners[:2], *(corners[2:] - corners[:2])]
             category = annotations["categories"][int(label)]["id"]
-            found = {"image_id": image["id"], "category_id": category, "bbox": list(map(float, box))}
-            results.append(found | {"score": float(score)})
-    truth = COCO(str(data / "annotations" / "instances_val2017.json"))
-    evaluation = COCOeval(truth, truth.loadRes(results), "bbox")
-    evaluation.evaluate()
-    evaluation.accumulate()
-    evaluation.summarize()
-    return float(evaluation.stats[0])
+            result = {"image_id": image["id"], "category_id": category, "bbox": list(map(float, box))}
+            results.append(result | {"score": float(score)})
+    return average_precision(data / "annotations" / "instances_val2017.json", results)
 
 
 def write_yolo_data(data: Path, folder: Path) -> Path:
@@ -90,8 +92,8 @@ def write_yolo_data(data: Path, folder: Path) -> Path:
     return yaml
 
 
-def train_yolo(data: Path, twin: Path, options: argparse.Namespace) -> Callable[[Path], Detections]:
-    """Train and export YOLO11n, and return what ultralytics detects with the file."""
+def train_yolo(data: Path, twin: Path, options: argparse.Namespace) -> Detect:
+    """Train and export YOLO11n, and return the function that detects with ultralytics."""
     from ultralytics import YOLO
 
     training = twin / "training"
@@ -122,26 +124,7 @@ def train_yolo(data: Path, twin: Path, options: argparse.Namespace) -> Callable[
     )
     weights = training / "run" / "weights" / "last.pt"
     shutil.move(YOLO(weights).export(format="onnx", imgsz=options.size, simplify=False), twin / "model.onnx")
-    exported = YOLO(twin / "model.onnx", task="detect")
-
-    def detect(path: Path) -> Detections:
-        arguments = {"imgsz": options.size, "conf": 0.001, "iou": 0.7, "max_det": 300, "verbose": False}
-        found = exported.predict(path, device="cpu", **arguments)[0].boxes
-        return found.xyxy.numpy(), found.conf.numpy(), found.cls.numpy()
-
-    return detect
-
-
-class Outputs(torch.nn.Module):
-    """A model of transformers that returns logits and boxes."""
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        outputs = self.model(pixel_values=values)
-        return outputs.logits, outputs.pred_boxes
+    return partial(of_ultralytics, size=options.size)
 
 
 def build_rt_detr(names: list[str]) -> Any:
@@ -170,20 +153,16 @@ def build_rt_detr(names: list[str]) -> Any:
     return RTDetrForObjectDetection(config)
 
 
-def train_rt_detr(data: Path, twin: Path, options: argparse.Namespace) -> Callable[[Path], Detections]:
-    """Train and export RT-DETR, and return what transformers detects with the file."""
-    import onnxruntime
+def train_rt_detr(data: Path, twin: Path, options: argparse.Namespace) -> Detect:
+    """Train and export RT-DETR, and return the function that detects with transformers."""
     from transformers import RTDetrImageProcessor
-    from transformers.models.rt_detr.modeling_rt_detr import RTDetrObjectDetectionOutput
 
     torch.manual_seed(options.seed)
     model = build_rt_detr([category["name"] for category in read_annotations(data, "val")[0]["categories"]])
-    side = {"height": options.size * 5 // 6, "width": options.size}
-    processor = RTDetrImageProcessor(size=side)
+    processor = RTDetrImageProcessor(size={"height": options.size * 5 // 6, "width": options.size})
 
     def pixels(path: Path) -> torch.Tensor:
-        with Image.open(path) as image:
-            return processor(image.convert("RGB"), return_tensors="pt")["pixel_values"][0]
+        return processor(read_image(path)[..., ::-1].copy(), return_tensors="pt")["pixel_values"][0]
 
     samples = [
         (pixels(path), {"class_labels": torch.tensor(labels), "boxes": torch.tensor(boxes, dtype=torch.float32)})
@@ -215,29 +194,8 @@ def train_rt_detr(data: Path, twin: Path, options: argparse.Namespace) -> Callab
     torch.optim.swa_utils.update_bn(tqdm(seen, desc="normalizations"), average)
     model = average.module.eval()
     model.save_pretrained(twin / "training")
-    model.config.save_pretrained(twin)
-    processor.save_pretrained(twin)
-    torch.onnx.export(
-        Outputs(model),
-        (torch.zeros(1, 3, side["height"], side["width"]),),
-        twin / "model.onnx",
-        opset_version=17,
-        dynamo=False,
-        input_names=["pixel_values"],
-        output_names=["logits", "pred_boxes"],
-    )
-    session = onnxruntime.InferenceSession(twin / "model.onnx")
-
-    def detect(path: Path) -> Detections:
-        with Image.open(path) as image:
-            size = image.size[::-1]
-        logits, boxes = map(torch.from_numpy, session.run(None, {"pixel_values": pixels(path)[None].numpy()}))
-        outputs = RTDetrObjectDetectionOutput(logits=logits, pred_boxes=boxes)
-        sizes = torch.tensor([size])
-        (found,) = processor.post_process_object_detection(outputs, threshold=0.0, target_sizes=sizes)
-        return found["boxes"].numpy(), found["scores"].numpy(), found["labels"].numpy()
-
-    return detect
+    export_transformers(model, processor, twin)
+    return of_transformers
 
 
 def main() -> None:
@@ -256,7 +214,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     options.twin.mkdir(parents=True, exist_ok=True)
-    print(f"AP {average_precision(options.data, options.train(options.data, options.twin, options)):.4f}")
+    detect = options.train(options.data, options.twin, options)
+    print(f"AP {average_precision_of(options.data, options.twin / 'model.onnx', detect):.4f}")
 
 
 if __name__ == "__main__":

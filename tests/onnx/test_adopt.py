@@ -728,7 +728,6 @@ def test_a_config_that_is_not_read_is_refused(tmp_path):
 
 
 DETECTOR_CONFIG = """
-classes = ("cat", "dog", "owl")
 pipeline = [
     dict(type="LoadImageFromFile"),
     dict(type="MultiScaleFlipAug", img_scale=(208, 160), flip=False, transforms=[
@@ -744,7 +743,7 @@ data = dict(test=dict(type="CocoDataset", classes=classes, pipeline=pipeline))
 def detector_config(folder, classes=CLASSES):
     """Write MMDetection 2's config of a detector of classes, and return its path."""
     path = folder / "detector_config.py"
-    path.write_text(DETECTOR_CONFIG.replace(str(tuple(CLASSES)).replace("'", '"'), repr(tuple(classes))))
+    path.write_text(f"classes = {tuple(classes)!r}\n{DETECTOR_CONFIG}")
     return path
 
 

