@@ -118,21 +118,24 @@ cdef void _multiply_block(const Sizes *s, const real *weights, ptrdiff_t positio
                  <real *>w.sums + group * s.panels * lanes)
 
 
-cdef simd_void _write(const Sizes *s, const real *sums, const real *bias, ptrdiff_t count, real *y) noexcept nogil:
-    """Writes the sums of `count` positions to the output, and adds the bias, which may be NULL."""
-    cdef ptrdiff_t outputs = s.outputs // s.groups, lanes = MMK_PANEL // sizeof(real), output, p
-    cdef const real *column
-    cdef real added
-    for output in range(s.outputs):
-        column = sums + output // outputs * s.panels * lanes + output % outputs
-        if bias == NULL:
-            for p in range(count):
-                y[p] = column[p * s.sums]
-        else:
-            added = bias[output]
-            for p in range(count):
-                y[p] = column[p * s.sums] + added
-        y += s.positions
+cdef simd_void _add_bias(const real *bias, ptrdiff_t outputs, ptrdiff_t count, real *sums,
+                         ptrdiff_t stride) noexcept nogil:
+    """Adds a number for each output to the sums of `count` positions."""
+    cdef ptrdiff_t p, output
+    for p in range(count):
+        for output in range(outputs):
+            sums[p * stride + output] += bias[output]
+
+
+cdef void _write(const Sizes *s, real *sums, const real *bias, ptrdiff_t count, real *y) noexcept nogil:
+    """Adds the bias, which may be NULL, to the sums of `count` positions, and writes them to the output."""
+    cdef ptrdiff_t outputs = s.outputs // s.groups, lanes = MMK_PANEL // sizeof(real), group
+    for group in range(s.groups):
+        if bias != NULL:
+            _add_bias(bias + group * outputs, outputs, count, sums, s.sums)
+        transpose(sums, s.sums, count, outputs, y, s.positions)
+        sums += s.panels * lanes
+        y += outputs * s.positions
 
 
 cdef void _convolve(const Sizes *s, const real *copy, ptrdiff_t image, const real *offset, const real *mask,
@@ -171,7 +174,7 @@ cdef void _tiles(const mmk_call *call, const real *copy, bint modulated, ptrdiff
         start = tile % tiles * s.tile
         count = min(s.tile, s.positions - start)
         _convolve(&s, copy, image, offset, mask, _packed_weights(call, &s, copy), start, count, &w)
-        _write(&s, <const real *>w.sums, bias, count,
+        _write(&s, <real *>w.sums, bias, count,
                <real *>call.outputs[0].data + image * s.outputs * s.positions + start)
 
 
