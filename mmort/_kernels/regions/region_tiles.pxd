@@ -1,9 +1,9 @@
 """Tiles of roi_align and roi_align_rotated: pixels with a few channels side by side, so that sums run along channels.
 
 A tile has VECTOR channels, or more `lanes` where region_lanes.h computes roi_align's means.  Regions that overlap share
-a tile, which has the rows of an image that any of them uses.  They are ordered by image and position, and a unit of
-work is the tile's channels of a region, so a range of units copies few tiles.  A tile is small enough for a cache; a
-copy of all channels would not be.
+a tile, which has the rows of an image that any of them uses.  They are ordered by image and position, and divided into
+groups; a unit of work is the tile's channels of a group, so a range of units copies few tiles.  A tile is small enough
+for a cache; a copy of all channels would not be.
 """
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
@@ -24,6 +24,7 @@ cdef extern from "region_lanes.h" nogil:
 cdef enum:
     VECTOR = 8  # channels of a tile, and pixels copied at once
     BAND = 32  # rows, in which regions are ordered by column, to find the pixels of the last ones in a cache
+    MAX_COPIES = 4  # work of regions, in copies of what a region uses, from which on they are another group
     MIN_SHARES = 1  # how often regions use a pixel, on average, from which on they share tiles
 
 
@@ -62,6 +63,24 @@ cdef inline void sort_regions(mmk_call *call, const Shared *shared) noexcept nog
     cdef const mmk_item *ordered = mmk_sort(call, shared.order, shared.spare, regions)
     if ordered != shared.order:
         memcpy(shared.order, ordered, regions * sizeof(mmk_item))
+
+
+# ---- groups of regions -----------------------------------------------------------------------------------------------
+
+cdef inline int64_t count_groups(int64_t regions, int64_t blocks, double work, double rows) noexcept nogil:
+    """Returns into how many groups the regions are divided, for each of `blocks` tiles.
+
+    `work` is the cost of all regions without copies, `rows` that of copying the rows of one, which each group adds.
+    """
+    cdef double groups = work / (MAX_COPIES * max(rows, 1.0)) + 1
+    return min(regions, max(<int64_t>min(groups, <double>regions), 2 if blocks == 1 else 1))
+
+
+cdef inline ptrdiff_t first_region(const mmk_call *call, int64_t unit, ptrdiff_t lanes) noexcept nogil:
+    """Returns the number of a unit's first region, counted through all blocks of `lanes` channels."""
+    cdef ptrdiff_t regions = call.inputs[ROIS].shape[0]
+    cdef ptrdiff_t groups = call.work[call.phases - 1] // ((call.inputs[INPUT].shape[1] + lanes - 1) // lanes)
+    return unit // groups * regions + unit % groups * regions // groups
 
 
 # ---- tiles -----------------------------------------------------------------------------------------------------------

@@ -13,8 +13,9 @@ from libc.string cimport memset
 
 from element_types cimport real
 from mmk cimport *
-from mmort._kernels.regions.region_tiles cimport (MIN_SHARES, VECTOR, Region, Shared, copy_pixels, copy_tile, fill_bins,
-                                                  set_key, set_steps, sort_regions, take_shared, write_bins)
+from mmort._kernels.regions.region_tiles cimport (MIN_SHARES, VECTOR, Region, Shared, copy_pixels, copy_tile,
+                                                  count_groups, fill_bins, first_region, set_key, set_steps,
+                                                  sort_regions, take_shared, write_bins)
 from mmort._kernels.regions.regions cimport (INPUT, OUTPUT_HEIGHT, OUTPUT_WIDTH, ROIS, SAMPLING_RATIO, check_attributes,
                                              check_region, set_output)
 from mmort._kernels.regions.roi_axis cimport (MODE, Axis, count_region_taps, divide, find_taps, scale_taps, set_sizes,
@@ -325,14 +326,17 @@ cdef ptrdiff_t _find_bins(const mmk_call *call, const Shared *shared, ptrdiff_t 
 
 cdef void _align_shared(mmk_call *call, const real *input, const real *rois, real *output, int64_t begin, int64_t end,
                         void *memory) noexcept nogil:
-    """Computes units [begin, end): a tile's channels of one region after another."""
+    """Computes groups [begin, end) of regions, one after another: a tile's channels."""
     cdef _Scratch scratch = _scratch(call, call.scratch)
     cdef _Workspace w = _workspace(call, scratch.capacity, memory)
-    cdef ptrdiff_t size = w.axes[0].bins * w.axes[1].bins, lanes = _lanes(call), unit, tile_end = begin, channels
+    cdef ptrdiff_t size = w.axes[0].bins * w.axes[1].bins, lanes = _lanes(call), unit, tile_end, channels
     cdef ptrdiff_t k, bins, next_k, next_bins
     cdef MmkBlock next_block
     cdef MmkSamples samples
     cdef real count
+    begin = first_region(call, begin, lanes)
+    end = first_region(call, end, lanes)
+    tile_end = begin
     mmk_ask_for_large_pages(w.tile, <size_t>memory + w.size - <size_t>w.tile)
     for unit in range(begin, end):
         if unit == tile_end:
@@ -365,6 +369,7 @@ cdef struct _Work:  # of all regions, estimated for one channel
     double picoseconds  # but for gathering pixels
     double samples
     double pixels       # that each region uses
+    double rows         # that each region uses
 
 
 cdef void _add_work(const mmk_call *call, const double *bin_size, _Work *work) noexcept nogil:
@@ -373,6 +378,8 @@ cdef void _add_work(const mmk_call *call, const double *bin_size, _Work *work) n
     for axis in range(2):
         bins = <double>call.attributes[OUTPUT_HEIGHT + axis].i
         on_axis = min(fabs(bin_size[axis]) * bins + 2, <double>call.inputs[INPUT].shape[2 + axis])
+        if axis == 0:
+            work.rows += on_axis
         sampled = on_axis + bins
         if call.attributes[SAMPLING_RATIO].i > 0:
             sampled = bins * call.attributes[SAMPLING_RATIO].i
@@ -420,7 +427,7 @@ cdef size_t _axes_size(const mmk_call *call, const real *rois) noexcept nogil:
 
 cdef void _add_phases(mmk_call *call, const _Work *work) noexcept nogil:
     cdef const mmk_tensor *rois = &call.inputs[ROIS]
-    cdef int64_t regions = rois.shape[0], channels = call.inputs[INPUT].shape[1], lanes = _lanes(call)
+    cdef int64_t regions = rois.shape[0], channels = call.inputs[INPUT].shape[1], lanes = _lanes(call), blocks, groups
     cdef double pixels = <double>call.inputs[INPUT].size / channels
     cdef size_t axes = 0
     if channels >= VECTOR and work.pixels > MIN_SHARES * pixels:
@@ -436,8 +443,10 @@ cdef void _add_phases(mmk_call *call, const _Work *work) noexcept nogil:
                               * min(<int64_t>BLOCK, channels)))
         return
     mmk_add_phase(call, regions, 1e-3 * REGION_COST)
-    mmk_add_phase(call, (channels + lanes - 1) // lanes * regions,
-                  1e-3 * lanes * (work.picoseconds + PIXEL_COST * pixels) / regions)
+    blocks = (channels + lanes - 1) // lanes
+    groups = count_groups(regions, blocks, work.picoseconds,
+                          PIXEL_COST * work.rows / regions * <double>call.inputs[INPUT].shape[3])
+    mmk_add_phase(call, blocks * groups, 1e-3 * lanes * (work.picoseconds + PIXEL_COST * pixels) / groups)
     call.scratch_size = _scratch(call, NULL).size + axes
 
 

@@ -11,8 +11,8 @@ from libc.string cimport memset
 
 from element_types cimport real
 from mmk cimport *
-from mmort._kernels.regions.region_tiles cimport (VECTOR, Region, Shared, copy_tile, set_key, sort_regions, take_shared,
-                                                  write_bins)
+from mmort._kernels.regions.region_tiles cimport (VECTOR, Region, Shared, copy_tile, count_groups, first_region,
+                                                  set_key, sort_regions, take_shared, write_bins)
 from mmort._kernels.regions.regions cimport (INPUT, OUTPUT_HEIGHT, OUTPUT_WIDTH, ROIS, check_attributes, check_region,
                                              set_output)
 from mmort._kernels.regions.rotated_regions cimport Geometry, locate_region, own_coordinate, samples_of_bin, turn
@@ -76,6 +76,7 @@ cdef enum _Way:
 cdef struct _Work:  # of all regions
     double samples
     double lines   # of the cache, that samples read of a plane
+    double rows    # of the map, that each region uses
     double top     # of the rows in use
     double bottom  # behind them
     size_t stored  # bytes of the samples
@@ -315,17 +316,20 @@ cdef simd_void _sum_bins(const real *tile, ptrdiff_t width, const int32_t *pixel
 
 cdef void _align_shared(mmk_call *call, const real *input, const real *rois, real *output, int64_t begin, int64_t end,
                         real *tile) noexcept nogil:
-    """Computes units [begin, end): VECTOR channels of one region after another."""
+    """Computes groups [begin, end) of regions, one after another: VECTOR channels."""
     cdef size_t address = <size_t>call.scratch
     cdef Shared shared = take_shared(&address, call.inputs[ROIS].shape[0])
     cdef ptrdiff_t regions = call.inputs[ROIS].shape[0], channels = call.inputs[INPUT].shape[1]
     cdef ptrdiff_t size = call.attributes[OUTPUT_HEIGHT].i * call.attributes[OUTPUT_WIDTH].i
     cdef ptrdiff_t width = call.inputs[INPUT].shape[3], pixels = call.inputs[INPUT].shape[2] * width
-    cdef ptrdiff_t unit, k, bin, samples, channel, tile_end = begin
+    cdef ptrdiff_t unit, k, bin, samples, channel, tile_end
     cdef real *bins = tile + (pixels + 1) * VECTOR
     cdef real divisor
     cdef _Stored stored
     cdef Geometry geometry
+    begin = first_region(call, begin, VECTOR)
+    end = first_region(call, end, VECTOR)
+    tile_end = begin
     memset(tile + pixels * VECTOR, 0, VECTOR * sizeof(real))
     for unit in range(begin, end):
         if unit == tile_end:
@@ -362,6 +366,7 @@ cdef inline void _add_extent(const mmk_call *call, const Geometry *region, doubl
         first[axis] = min(max(region.centre[axis] - reach, 0.0), side)
         last[axis] = max(min(region.centre[axis] + reach + 1, side), 0.0)
     if first[0] < last[0] and first[1] < last[1]:
+        work.rows += last[0] - first[0]
         work.top = min(work.top, first[0])
         work.bottom = max(work.bottom, last[0])
         work.lines += min(2 * samples, (last[0] - first[0] + 1) * ((last[1] - first[1]) / LINE + 1))
@@ -425,13 +430,15 @@ cdef void _add_stored_phases(mmk_call *call, const _Work *work, bint gathers) no
     cdef const mmk_tensor *input = &call.inputs[INPUT]
     cdef int64_t channels = input.shape[1], regions = call.inputs[ROIS].shape[0]
     cdef ptrdiff_t bins = call.attributes[OUTPUT_HEIGHT].i * call.attributes[OUTPUT_WIDTH].i
-    cdef double samples = work.samples / <double>regions
+    cdef int64_t blocks = (channels + VECTOR - 1) // VECTOR, groups = regions
+    cdef double samples = work.samples / <double>regions, cost = work.samples * (GATHER if gathers else ADD_FROM_TILE)
+    if not gathers:
+        groups = count_groups(regions, blocks, cost, COPY_TO_TILE * work.rows / regions * <double>input.shape[3])
     call.scratch_size = work.stored
     take_shared(&call.scratch_size, regions)
     mmk_add_phase(call, 1, 1e-3 * FIND_TAPS * regions)
     mmk_add_phase(call, regions, 1e-3 * samples * FIND_TAPS)
-    mmk_add_phase(call, (channels + VECTOR - 1) // VECTOR * regions,
-                  1e-3 * samples * VECTOR * (GATHER if gathers else ADD_FROM_TILE))
+    mmk_add_phase(call, blocks * groups, 1e-3 * VECTOR * cost / groups)
     if not gathers:
         call.worker_scratch_size[ALIGN] = (
             (input.shape[2] * input.shape[3] + 1 + bins + BINS) * VECTOR * element_size(input.type))
