@@ -1,4 +1,5 @@
 /* bridge.c - runs a node: unpacks its inputs, calls the kernel on ONNX Runtime's threads, and packs the outputs. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,8 @@
 typedef struct {
     const Op *op;
     mmk_attribute attributes[MMK_MAX_ATTRIBUTES];
+    atomic_uint long_calls;
+    atomic_int threads; /* that were seen together; 0 before the first long call */
 } Node;
 
 static OrtStatus *out_of_memory(const Op *op) {
@@ -129,14 +132,54 @@ static void parallel_for(mmk_call *call, mmk_chunk run_chunk, void *loop, size_t
         threads->status = threads->api->KernelContext_ParallelFor(threads->context, run_chunk, chunks, 0, loop);
 }
 
+/* Where the threads of a session meet, to be counted: ONNX Runtime does not say how many there are. */
+typedef struct {
+    atomic_int arrived, closed;
+} Meeting;
+
+static void attend(void *argument, size_t i) {
+    enum { PATIENCE = 1 << 20 }; /* steps: half a millisecond, in which a sleeping thread wakes up */
+    Meeting *meeting = argument;
+    (void)i;
+    if (atomic_load(&meeting->closed)) return;
+    atomic_fetch_add(&meeting->arrived, 1);
+    for (int step = 0; step < PATIENCE && !atomic_load_explicit(&meeting->closed, memory_order_relaxed); step++) {
+    }
+    atomic_store(&meeting->closed, 1);
+}
+
+/* Sets of how many chunks a loop may be: each has costs of its own, which one thread need not have 64 times. */
+static OrtStatus *set_chunks(Node *node, OrtKernelContext *context, mmk_call *call) {
+    enum { MAX_THREADS = 64, MAX_CHUNKS = 64, PER_THREAD = 4, MIN_CHUNK = 20000, LONG_CALL = 10 * MIN_CHUNK };
+    enum { FIRST_WITH_PARALLEL_FOR = 17, LAST_COUNT = 1 << 10 };
+    double duration = 0;
+    int threads;
+    call->min_chunk = MIN_CHUNK;
+    call->max_chunks = 1;
+    if (node->op->runtime < FIRST_WITH_PARALLEL_FOR) return NULL;
+    for (int i = 0; i < call->phases; i++) duration += (double)call->work[i] * call->nanoseconds[i];
+    if (duration > LONG_CALL) {
+        const unsigned number = atomic_fetch_add(&node->long_calls, 1) + 1;
+        if (number <= LAST_COUNT && !(number & (number - 1))) { /* again, as threads may have been busy before */
+            Meeting meeting = {0};
+            TRY(node->op->api->KernelContext_ParallelFor(context, attend, MAX_THREADS, 0, &meeting));
+            threads = atomic_load(&meeting.arrived);
+            if (threads > atomic_load(&node->threads)) atomic_store(&node->threads, threads);
+        }
+    }
+    threads = atomic_load(&node->threads);
+    if (threads != 1)
+        call->max_chunks = threads && threads < MAX_CHUNKS / PER_THREAD ? threads * PER_THREAD : MAX_CHUNKS;
+    return NULL;
+}
+
 /* Runs all phases, on several threads if there is enough work. */
-static OrtStatus *run_phases(const Op *op, OrtKernelContext *context, mmk_call *call) {
-    enum { MAX_CHUNKS = 64, MIN_CHUNK = 20000, FIRST_WITH_PARALLEL_FOR = 17 };
+static OrtStatus *run_phases(Node *node, OrtKernelContext *context, mmk_call *call) {
+    const Op *op = node->op;
     Threads threads = {op->api, context, NULL};
     call->parallel_for = parallel_for;
     call->front_end = &threads;
-    call->max_chunks = op->runtime < FIRST_WITH_PARALLEL_FOR ? 1 : MAX_CHUNKS;
-    call->min_chunk = MIN_CHUNK;
+    TRY(set_chunks(node, context, call));
     int outcome = mmk_run(op->kernel, call);
     if (threads.status) return threads.status;
     if (outcome == MMK_OUT_OF_MEMORY) return out_of_memory(op);
@@ -144,27 +187,28 @@ static OrtStatus *run_phases(const Op *op, OrtKernelContext *context, mmk_call *
 }
 
 /* Runs a call whose inputs are set, and packs its outputs. */
-static OrtStatus *run_call(const Op *op, OrtKernelContext *context, mmk_call *call) {
+static OrtStatus *run_call(Node *node, OrtKernelContext *context, mmk_call *call) {
+    const Op *op = node->op;
     const OrtApi *api = op->api;
     if (op->kernel->prepare(call) || call->stopped) return api->CreateStatus(ORT_INVALID_ARGUMENT, call->message);
     if (!call->late_outputs) TRY(make_outputs(op, context, call));
     void *memory;
     call->scratch = mmk_allocate_scratch(call->scratch_size, &memory);
     if (call->scratch_size && !call->scratch) return out_of_memory(op);
-    OrtStatus *status = run_phases(op, context, call);
+    OrtStatus *status = run_phases(node, context, call);
     if (!status && call->late_outputs) status = make_outputs(op, context, call);
     free(memory);
     return status;
 }
 
 OrtStatus *ORT_CALL mmk_compute_node(void *kernel, OrtKernelContext *context) {
-    const Node *node = kernel;
+    Node *node = kernel;
     const Op *op = node->op;
     mmk_call call = {.name = op->row->kernel};
     memcpy(call.attributes, node->attributes, sizeof call.attributes);
     for (int i = 0; op->row->inputs[i].name; i++) TRY(get_input(op, context, i, &call.inputs[i]));
     void *copies;
-    OrtStatus *status = mmk_copy_inputs(op->row, &call, &copies) ? out_of_memory(op) : run_call(op, context, &call);
+    OrtStatus *status = mmk_copy_inputs(op->row, &call, &copies) ? out_of_memory(op) : run_call(node, context, &call);
     free(copies);
     return status;
 }

@@ -195,9 +195,10 @@ def value(name):
     return onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None] * 4)
 
 
-def with_both(model, library):
+def with_both(model, library, threads=0):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    options.intra_op_num_threads = threads
     options.register_custom_ops_library(library)
     return mmort.ort.session(model.SerializeToString(), sess_options=options)
 
@@ -390,3 +391,37 @@ def test_late_output_of_another_element_type(tmp_path):
     x = np.arange(1000, dtype=np.float32)
     (y,) = with_both(model, library).run(None, {"x": x})
     np.testing.assert_array_equal(y, x.astype(np.float64))
+
+
+CHUNKS = """
+#include "mmk.h"
+
+int mmk_leaky_relu_prepare(mmk_call *call) {
+    const mmk_tensor *x = &call->inputs[0];
+    mmk_add_phase(call, x->size, 1000.0);
+    return mmk_set_output(call, 0, MMK_FLOAT32, 1, x->shape);
+}
+
+void mmk_leaky_relu_run(mmk_call *call, int phase, int64_t begin, int64_t end, void *scratch) {
+    for (int64_t i = begin; i < end; i++) ((float *)call->outputs[0].data)[i] = (float)begin;
+    (void)phase, (void)scratch;
+}
+"""
+
+
+def test_long_calls_have_chunks_for_the_threads_of_the_session(tmp_path):
+    """One chunk on one thread, and four for each of several: a chunk may have costs of its own, such as a copy."""
+    rows = '{"leaky_relu", "Chunks", {"mine"}, {{"x", "[N]", MMK_FLOAT32}}, {{"y", "[N]", MMK_FLOAT32}}},\n'
+    library = compile_library(tmp_path, rows, CHUNKS)
+    model = make_model([onnx.helper.make_node("Chunks", ["x"], ["y"], domain="mine")], "x", "y")
+    for tensor in (model.graph.input[0], model.graph.output[0]):
+        tensor.CopyFrom(onnx.helper.make_tensor_value_info(tensor.name, onnx.TensorProto.FLOAT, [None]))
+    short, long = np.zeros(100, np.float32), np.zeros(1000, np.float32)
+
+    def counts(threads, x, runs):
+        session = with_both(model, library, threads)
+        return [len(np.unique(session.run(None, {"x": x})[0])) for _ in range(runs)]
+
+    assert counts(1, long, 3) == [1] * 3
+    assert max(counts(2, long, 100)) == 8  # threads are counted again, as one may have been busy
+    assert counts(2, short, 1) == [5]  # of 20 microseconds; threads are not counted for so little
