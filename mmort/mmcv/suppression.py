@@ -17,7 +17,7 @@ SOFT_NMS_METHODS: tuple[Literal["naive"], Literal["linear"], Literal["gaussian"]
 
 def nms(boxes: Tensor, scores: Tensor, iou_threshold: float, offset: int) -> Tensor:
     """Return the indices of the boxes that are kept, by descending score."""
-    return mmort.torch.nms(boxes, scores, iou_threshold, offset)[1]
+    return mmort.torch.nms(boxes, scores, iou_threshold, offset).indices
 
 
 def softnms(
@@ -57,7 +57,7 @@ def nms_rotated(
     As in MMCV, boxes of different classes suppress each other: with `multi_label` the sixth column of `dets` is the
     class, which is not read.
     """
-    return mmort.torch.nms_rotated(dets[:, :5], scores, iou_threshold)[1]
+    return mmort.torch.nms_rotated(dets[:, :5], scores, iou_threshold).indices
 
 
 def nms_quadri(

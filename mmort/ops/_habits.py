@@ -26,7 +26,7 @@ ELSEWHERE = {
 }
 """Names that arguments have in numpy and torchvision, with the name here and what to know of it."""
 
-_MODULATED = "it has neither a bias nor a mask, unlike torchvision's; mmort.modulated_deform_conv2d has both"
+_MODULATED = "it has neither a bias nor a mask, unlike torchvision's; modulated_deform_conv2d has both"
 
 
 def refuse_other_names(function: str, names: Iterable[str], parameters: Iterable[str]) -> None:

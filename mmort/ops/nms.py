@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +14,20 @@ from mmort.ops._suppression import check_settings, suppression_settings
 
 __all__ = ["batched_nms", "multiclass_nms", "nms", "nms_indices", "nms_match", "nms_match_pairs", "soft_nms"]
 
-Suppressed = tuple[NDArray[Any], NDArray[np.int64]]
+
+class KeptBoxes(NamedTuple):
+    """Result of a suppression: the boxes that it keeps with their scores, and their indices among the inputs."""
+
+    dets: NDArray[Any]
+    indices: NDArray[np.int64]
+
+
+class SelectedDetections(NamedTuple):
+    """Result of `multiclass_nms`."""
+
+    dets: NDArray[Any]
+    labels: NDArray[np.int64]
+    indices: NDArray[np.int64]
 
 
 @explains_other_names
@@ -26,7 +39,7 @@ def nms(
     score_threshold: float = 0,
     max_num: int = -1,
     idxs: ArrayLike | None = None,
-) -> Suppressed:
+) -> KeptBoxes:
     """Perform greedy non-maximum suppression.
 
     Parameters
@@ -68,7 +81,7 @@ def nms(
     operations, so that float32 results equal MMCV's bit for bit.
 
     Source: ``mmcv.ops.nms``, which has no `idxs`.  torchvision's function returns the indices alone, here the second
-    result: ``keep = mmort.nms(boxes, scores, 0.5)[1]``.
+    result: ``keep = mmort.nms(boxes, scores, 0.5).indices``.
 
     Examples
     --------
@@ -91,7 +104,7 @@ def nms(
         score_threshold=score_threshold,
         max_num=max_num,
     )
-    return dets, indices
+    return KeptBoxes(dets, indices)
 
 
 @explains_other_names
@@ -103,7 +116,7 @@ def soft_nms(
     min_score: float = 1e-3,
     method: Literal["naive", "linear", "gaussian"] = "linear",
     offset: int = 0,
-) -> Suppressed:
+) -> KeptBoxes:
     """Perform Soft-NMS: lower the scores of boxes that overlap a better one instead of removing them.
 
     Parameters
@@ -168,7 +181,7 @@ def soft_nms(
         method=method,
         offset=offset,
     )
-    return dets, indices
+    return KeptBoxes(dets, indices)
 
 
 @explains_other_names
@@ -178,7 +191,7 @@ def batched_nms(
     idxs: ArrayLike,
     nms_cfg: Mapping[str, Any] | float | None,
     class_agnostic: bool = False,
-) -> Suppressed:
+) -> KeptBoxes:
     """Perform non-maximum suppression within each class.
 
     Parameters
@@ -200,7 +213,7 @@ def batched_nms(
     -------
     dets : ndarray of shape (K, 5)
         The kept boxes with their scores in the last column, by descending score over all classes.
-    keep : ndarray of int64, shape (K,)
+    indices : ndarray of int64, shape (K,)
         Their indices in `boxes`.
 
     Raises
@@ -222,8 +235,7 @@ def batched_nms(
     --------
     >>> import mmort
     >>> boxes = [[0, 0, 10, 10], [0, 0, 10, 10], [0, 0, 10, 9]]
-    >>> dets, keep = mmort.batched_nms(boxes, [0.9, 0.8, 0.7], [0, 1, 0], dict(type="nms", iou_threshold=0.5))
-    >>> keep
+    >>> mmort.batched_nms(boxes, [0.9, 0.8, 0.7], [0, 1, 0], dict(type="nms", iou_threshold=0.5)).indices
     array([0, 1])
     """
     (boxes, scores), dtype = as_floating("batched_nms", boxes=as_rows(boxes, 4), scores=scores)
@@ -237,18 +249,18 @@ def batched_nms(
     settings.pop("split_thr", None)
     kind = settings.pop("type", "nms")
     agnostic = bool(settings.pop("class_agnostic", class_agnostic))
-    kinds: dict[str, Callable[..., Suppressed]] = {"nms": _class_nms, "soft_nms": _class_soft_nms}
+    kinds: dict[str, Callable[..., KeptBoxes]] = {"nms": _class_nms, "soft_nms": _class_soft_nms}
     if kind not in kinds:
         raise ValueError(f"batched_nms: nms_cfg['type'] must be 'nms' or 'soft_nms', got {kind!r}")
     check_settings(kind, settings)
-    dets, keep = kinds[kind](boxes, scores, np.zeros_like(classes) if agnostic else classes, **settings)
-    return dets.astype(dtype, copy=False), keep
+    dets, indices = kinds[kind](boxes, scores, np.zeros_like(classes) if agnostic else classes, **settings)
+    return KeptBoxes(dets.astype(dtype, copy=False), indices)
 
 
-def _class_nms(boxes: NDArray[Any], scores: NDArray[Any], classes: NDArray[np.int64], **settings: Any) -> Suppressed:
+def _class_nms(boxes: NDArray[Any], scores: NDArray[Any], classes: NDArray[np.int64], **settings: Any) -> KeptBoxes:
     """Perform greedy suppression within each class."""
     indices, dets = call("nms", "batched_nms", boxes=boxes, scores=scores, idxs=classes, **settings)
-    return dets, indices
+    return KeptBoxes(dets, indices)
 
 
 def _class_soft_nms(
@@ -259,7 +271,7 @@ def _class_soft_nms(
     min_score: float = 1e-3,
     max_num: int = -1,
     **settings: Any,
-) -> Suppressed:
+) -> KeptBoxes:
     """Perform Soft-NMS class by class and merge the results."""
     parts = [(np.empty((0, 5), boxes.dtype), np.empty(0, np.int64))]
     by_class = np.argsort(classes, kind="stable")
@@ -267,13 +279,13 @@ def _class_soft_nms(
     for members in np.split(by_class, starts) if len(classes) else []:
         dets, kept = soft_nms(boxes[members], scores[members], min_score=min_score, **settings)
         parts.append((dets, members[kept]))
-    dets, keep = (np.concatenate(part) for part in zip(*parts, strict=True))
-    order = np.lexsort((keep, -dets[:, 4]))
+    dets, indices = (np.concatenate(part) for part in zip(*parts, strict=True))
+    order = np.lexsort((indices, -dets[:, 4]))
     # Soft-NMS returns the best box of each class whatever its score; only the best of all is wanted.
     order = order[~(dets[order, 4] < min_score) | (np.arange(len(order)) == 0)]
     if max_num > 0:
         order = order[:max_num]
-    return dets[order], keep[order]
+    return KeptBoxes(dets[order], indices[order])
 
 
 @explains_other_names
@@ -448,7 +460,7 @@ def multiclass_nms(
     sigma: float = 0.5,
     min_score: float = 1e-3,
     offset: int = 0,
-) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
+) -> SelectedDetections:
     """Select detections from the boxes and class scores of a batch: threshold, suppression per class, best of all.
 
     Parameters
@@ -522,4 +534,4 @@ def multiclass_nms(
         min_score=min_score,
         offset=offset,
     )
-    return dets, labels, indices
+    return SelectedDetections(dets, labels, indices)

@@ -6,13 +6,14 @@ turns it clockwise on screen, unless a function has an argument `clockwise` that
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmort._kernels import as_floating, as_integer, as_number, call
 from mmort.ops._habits import explains_other_names
+from mmort.ops.nms import KeptBoxes
 
 __all__ = [
     "box_iou_rotated",
@@ -22,6 +23,13 @@ __all__ = [
     "roi_align_rotated",
     "rotated_feature_align",
 ]
+
+
+class SelectedRotatedDetections(NamedTuple):
+    """Result of `multiclass_nms_rotated`."""
+
+    dets: NDArray[Any]
+    labels: NDArray[np.int64]
 
 
 def box_iou_rotated(
@@ -89,7 +97,7 @@ def nms_rotated(
     labels: ArrayLike | None = None,
     clockwise: bool = True,
     suppress_equal: bool = True,
-) -> tuple[NDArray[Any], NDArray[np.int64]]:
+) -> KeptBoxes:
     """Perform greedy non-maximum suppression on rotated boxes.
 
     Parameters
@@ -114,7 +122,7 @@ def nms_rotated(
     dets : ndarray of shape (K, 6)
         The kept boxes with their scores in the last column, by descending score; of the common floating dtype of the
         inputs.
-    keep : ndarray of int64, shape (K,)
+    indices : ndarray of int64, shape (K,)
         Their indices in `dets`.
 
     Raises
@@ -134,11 +142,11 @@ def nms_rotated(
     Examples
     --------
     >>> import mmort
-    >>> dets, keep = mmort.nms_rotated([[0, 0, 4, 2, 0], [0, 0, 4, 2, 0.1], [9, 9, 4, 2, 0]], [0.8, 0.9, 0.7], 0.5)
-    >>> keep
+    >>> boxes = [[0, 0, 4, 2, 0], [0, 0, 4, 2, 0.1], [9, 9, 4, 2, 0]]
+    >>> mmort.nms_rotated(boxes, [0.8, 0.9, 0.7], 0.5).indices
     array([1, 2])
     """
-    keep, kept = call(
+    indices, kept = call(
         "nms_rotated",
         dets=dets,
         scores=scores,
@@ -147,7 +155,7 @@ def nms_rotated(
         clockwise=clockwise,
         suppress_equal=suppress_equal,
     )
-    return kept, keep
+    return KeptBoxes(kept, indices)
 
 
 def nms_rotated_indices(
@@ -209,7 +217,7 @@ def multiclass_nms_rotated(
     score_threshold: float = 0.05,
     pre_top_k: int = -1,
     keep_top_k: int = -1,
-) -> tuple[NDArray[Any], NDArray[np.int64]]:
+) -> SelectedRotatedDetections:
     """Select detections from the rotated boxes and class scores of a batch.
 
     Parameters
@@ -295,7 +303,7 @@ def multiclass_nms_rotated(
     dets[indices[:, 0], ranks, :5] = rows[indices[:, 0], indices[:, 2]]
     dets[indices[:, 0], ranks, 5] = kept_scores
     labels[indices[:, 0], ranks] = indices[:, 1]
-    return dets, labels
+    return SelectedRotatedDetections(dets, labels)
 
 
 def _ranks(groups: NDArray[np.int64]) -> NDArray[np.int64]:

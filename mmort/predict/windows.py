@@ -178,11 +178,11 @@ def merged(parts: Sequence[Detections]) -> Detections:
         points = [detections.keypoints for detections in parts if detections.keypoints is not None]
         keypoints = np.concatenate(points) if points else None
         together = Detections(boxes, scores, labels, names, parts[0].image_size, masks, keypoints=keypoints)
-        kept = ops.nms(boxes, scores, MERGE_IOU, idxs=labels)[1]
+        kept = ops.nms(boxes, scores, MERGE_IOU, idxs=labels).indices
     else:
         rotated: NDArray[np.float32] = np.concatenate([detections.rotated_boxes for detections in parts])
         together = Detections.of_rotated(rotated, scores, labels, names, parts[0].image_size)
-        kept = ops.nms_rotated(rotated, scores, MERGE_IOU_ROTATED, labels)[1]
+        kept = ops.nms_rotated(rotated, scores, MERGE_IOU_ROTATED, labels).indices
     return together[kept]
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 import mmort
 from mmort.ops._suppression import check_settings, suppression_settings
-from mmort.torch.operators import OPERATORS, mirrors, no_gradient, on_tensors, require_tensor
+from mmort.torch.operators import OPERATORS, KeptBoxes, mirrors, no_gradient, on_tensors, require_tensor
 
 __all__ = [
     "batched_nms",
@@ -41,8 +41,6 @@ __all__ = [
     "soft_nms",
 ]
 
-Detections = tuple[Tensor, Tensor]
-
 carafe = on_tensors(mmort.carafe)
 corner_pool = on_tensors(mmort.corner_pool)
 deform_conv2d = on_tensors(mmort.deform_conv2d)
@@ -58,7 +56,7 @@ soft_nms = on_tensors(mmort.soft_nms)
 
 
 @mirrors(mmort.nms)
-def nms(boxes: Tensor, scores: Tensor, *args: Any, **kwargs: Any) -> Detections:
+def nms(boxes: Tensor, scores: Tensor, *args: Any, **kwargs: Any) -> KeptBoxes:
     """Perform greedy non-maximum suppression.
 
     The arguments and errors are those of `mmort.nms`, on tensors.
@@ -75,15 +73,15 @@ def nms(boxes: Tensor, scores: Tensor, *args: Any, **kwargs: Any) -> Detections:
     >>> import torch
     >>> import mmort.torch
     >>> boxes = torch.tensor([[0.0, 0, 10, 10], [1, 1, 11, 11], [20, 20, 30, 30]])
-    >>> mmort.torch.nms(boxes, torch.tensor([0.8, 0.9, 0.7]), 0.5)[1]
+    >>> mmort.torch.nms(boxes, torch.tensor([0.8, 0.9, 0.7]), 0.5).indices
     tensor([1, 2])
     """
     kept = OPERATORS["nms"](boxes, scores, *args, **kwargs)
-    return _gather(boxes, scores, kept), kept
+    return KeptBoxes(_gather(boxes, scores, kept), kept)
 
 
 @mirrors(mmort.nms_rotated)
-def nms_rotated(dets: Tensor, scores: Tensor, *args: Any, **kwargs: Any) -> Detections:
+def nms_rotated(dets: Tensor, scores: Tensor, *args: Any, **kwargs: Any) -> KeptBoxes:
     """Perform greedy non-maximum suppression of rotated boxes.
 
     The arguments and errors are those of `mmort.nms_rotated`, on tensors.
@@ -92,7 +90,7 @@ def nms_rotated(dets: Tensor, scores: Tensor, *args: Any, **kwargs: Any) -> Dete
     -------
     dets : Tensor of shape (K, 6)
         The kept boxes with their scores, by descending score.  Gradients flow to `dets` and `scores`.
-    keep : Tensor of int64, shape (K,)
+    indices : Tensor of int64, shape (K,)
         Their indices in `dets`.
 
     Examples
@@ -100,11 +98,11 @@ def nms_rotated(dets: Tensor, scores: Tensor, *args: Any, **kwargs: Any) -> Dete
     >>> import torch
     >>> import mmort.torch
     >>> boxes = torch.tensor([[5.0, 5, 10, 4, 0.0], [5, 5, 10, 4, 0.1], [5, 5, 10, 4, 1.5]])
-    >>> mmort.torch.nms_rotated(boxes, torch.tensor([0.8, 0.9, 0.7]), 0.5)[1]
+    >>> mmort.torch.nms_rotated(boxes, torch.tensor([0.8, 0.9, 0.7]), 0.5).indices
     tensor([1, 2])
     """
     kept = OPERATORS["nms_rotated"](dets, scores, *args, **kwargs)
-    return _gather(dets, scores, kept), kept
+    return KeptBoxes(_gather(dets, scores, kept), kept)
 
 
 def batched_nms(
@@ -113,7 +111,7 @@ def batched_nms(
     idxs: Tensor,
     nms_cfg: Mapping[str, Any] | float | None,
     class_agnostic: bool = False,
-) -> Detections:
+) -> KeptBoxes:
     """Perform non-maximum suppression separately for each class; as ``mmcv.ops.batched_nms``.
 
     Parameters
@@ -134,7 +132,7 @@ def batched_nms(
     -------
     dets : Tensor of shape (K, 5) or (K, 6)
         The kept boxes with their scores, by descending score over all classes.
-    keep : Tensor of int64, shape (K,)
+    indices : Tensor of int64, shape (K,)
         Their indices in `boxes`.
 
     Raises
@@ -154,7 +152,7 @@ def batched_nms(
     >>> import mmort.torch
     >>> boxes = torch.tensor([[0.0, 0, 10, 10], [0, 0, 10, 10], [0, 0, 10, 9]])
     >>> scores, classes = torch.tensor([0.9, 0.8, 0.7]), torch.tensor([0, 1, 0])
-    >>> mmort.torch.batched_nms(boxes, scores, classes, dict(type="nms", iou_threshold=0.5))[1]
+    >>> mmort.torch.batched_nms(boxes, scores, classes, dict(type="nms", iou_threshold=0.5)).indices
     tensor([0, 1])
     """
     _check_tensors("batched_nms", boxes=boxes, scores=scores, idxs=idxs)
@@ -176,17 +174,17 @@ def batched_nms(
         raise ValueError(f"batched_nms: nms_cfg['type'] must be 'nms', 'soft_nms' or 'nms_rotated', got {kind!r}")
     if agnostic:
         max_num = settings.pop("max_num", -1)
-        dets, keep = soft_nms(boxes, scores, **settings)
-        order = keep.argsort()  # ties go to the lower index
+        dets, indices = soft_nms(boxes, scores, **settings)
+        order = indices.argsort()  # ties go to the lower index
         order = order[dets[order, 4].neg().sort(stable=True).indices]  # a descending sort would put NaN first
         if max_num > 0:  # a mask: torch 2.9 does not export slices of dimensions that depend on the data
             order = order[torch.arange(len(order)) < max_num]
-        return dets[order], keep[order]
+        return KeptBoxes(dets[order], indices[order])
     _refuse_export("batched_nms: type 'soft_nms' cannot be exported unless class_agnostic; use multiclass_nms")
     corners, values, classes = _arrays("batched_nms", boxes=boxes, scores=scores, idxs=idxs)
     detections, kept = mmort.batched_nms(corners, values, classes, nms_cfg)
     dets = _WithoutGradient.attach("batched_nms", torch.from_numpy(detections), boxes, scores)
-    return dets, torch.from_numpy(kept)
+    return KeptBoxes(dets, torch.from_numpy(kept))
 
 
 def nms_match(dets: Tensor, iou_threshold: float) -> list[Tensor]:

@@ -6,25 +6,48 @@ Everything is derived from the operators' rows and the signatures of the numpy f
 from __future__ import annotations
 
 import inspect
-import typing
 from collections.abc import Callable
-from types import GenericAlias
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 import mmort
 from mmort import schemas
 from mmort.ops._habits import refuse_other_names, refuse_other_values
+from mmort.ops.nms import KeptBoxes as KeptArrays
+from mmort.ops.nms import SelectedDetections as SelectedArrays
 from mmort.torch.definition import define
 from mmort.torch.gradients import GRADIENTS, register
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Array = NDArray[Any]
+
+
+class KeptBoxes(NamedTuple):
+    """Result of a suppression: the boxes that it keeps with their scores, and their indices among the inputs."""
+
+    dets: Tensor
+    indices: Tensor
+
+
+class SelectedDetections(NamedTuple):
+    """Result of `multiclass_nms`."""
+
+    dets: Tensor
+    labels: Tensor
+    indices: Tensor
+
+
+RESULTS: dict[type, type[Any]] = {KeptArrays: KeptBoxes, SelectedArrays: SelectedDetections}
+"""The named tuples of tensors, by those of arrays."""
+
+for _result in RESULTS.values():  # so that torch.export.save can write a model that returns one
+    pytree._register_namedtuple(_result, serialized_type_name=f"mmort.torch.{_result.__name__}")
 
 OPERATORS: dict[str, Callable[..., Any]] = {
     name: define(f"mmort::{name}", getattr(mmort, name), operator)
@@ -58,15 +81,17 @@ for _name in OPERATORS.keys() - GRADIENTS.keys():
 @overload
 def on_tensors(function: Callable[P, Array]) -> Callable[P, Tensor]: ...
 @overload
-def on_tensors(function: Callable[P, tuple[Array, Array]]) -> Callable[P, tuple[Tensor, Tensor]]: ...
+def on_tensors(function: Callable[P, KeptArrays]) -> Callable[P, KeptBoxes]: ...
 @overload
-def on_tensors(function: Callable[P, tuple[Array, Array, Array]]) -> Callable[P, tuple[Tensor, Tensor, Tensor]]: ...
+def on_tensors(function: Callable[P, SelectedArrays]) -> Callable[P, SelectedDetections]: ...
 def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the numpy function as a function of tensors that calls the custom operator of its name."""
     operator = OPERATORS[function.__name__]
+    named = RESULTS.get(_signature_of_arrays(function).return_annotation)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        return operator(*args, **kwargs)
+        results = operator(*args, **kwargs)
+        return results if named is None else named(*results)
 
     summary = (inspect.getdoc(function) or "").partition("\n\n")[0]
     contract = f"The arguments, results and errors are those of `mmort.{function.__name__}`, on tensors."
@@ -116,13 +141,16 @@ def require_tensor(function: str, name: str, value: Any, *, optional: bool = Fal
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
     """Return the signature of a numpy function with tensors instead of arrays."""
-    signature = inspect.signature(function, eval_str=True)
+    signature = _signature_of_arrays(function)
     tensors: dict[Any, Any] = {ArrayLike: Tensor, ArrayLike | None: Tensor | None}
     parameters = [
         parameter.replace(annotation=tensors.get(parameter.annotation, parameter.annotation))
         for parameter in signature.parameters.values()
     ]
-    results = typing.get_args(signature.return_annotation)
-    is_tuple = typing.get_origin(signature.return_annotation) is tuple
-    returned = GenericAlias(tuple, (Tensor,) * len(results)) if is_tuple else Tensor
+    returned = RESULTS.get(signature.return_annotation, Tensor)
     return signature.replace(parameters=parameters, return_annotation=returned)
+
+
+def _signature_of_arrays(function: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of a numpy function, its annotations evaluated."""
+    return inspect.signature(function, eval_str=True)

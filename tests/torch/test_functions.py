@@ -33,6 +33,42 @@ def test_functions_return_what_numpy_returns(case):
     assert_same(to_numpy(results), front_ends.run_numpy(case.operator, case.arrays, case.attributes), str(case))
 
 
+@pytest.mark.parametrize(
+    ("name", "fields", "arguments"),
+    [
+        ("nms", ("dets", "indices"), (0.5,)),
+        ("soft_nms", ("dets", "indices"), ()),
+        ("batched_nms", ("dets", "indices"), (torch.zeros(3, dtype=torch.int64), 0.5)),
+        ("nms_rotated", ("dets", "indices"), (0.5,)),
+        ("multiclass_nms", ("dets", "labels", "indices"), ()),
+    ],
+)
+def test_several_results_have_names(name, fields, arguments):
+    boxes, scores = torch.rand(3, 5 if name == "nms_rotated" else 4), torch.rand(3)
+    if name == "multiclass_nms":
+        boxes, scores = boxes[None], scores[None, :, None]
+    arrays = [to_numpy(tensor)[0] if torch.is_tensor(tensor) else tensor for tensor in (boxes, scores, *arguments)]
+    for results in (
+        getattr(mmort.torch, name)(boxes, scores, *arguments),
+        getattr(mmort, name)(*arrays),
+    ):
+        assert results._fields == fields
+        assert results.indices is results[-1]
+    returned = inspect.signature(getattr(mmort.torch, name), eval_str=True).return_annotation
+    assert returned._fields == fields
+
+
+def test_a_model_that_returns_named_results_can_be_saved(tmp_path):
+    class Model(torch.nn.Module):
+        def forward(self, boxes, scores):
+            return mmort.torch.soft_nms(boxes, scores)
+
+    arguments = torch.rand(5, 4), torch.rand(5)
+    torch.export.save(torch.export.export(Model(), arguments), tmp_path / "model.pt2")
+    loaded = torch.export.load(tmp_path / "model.pt2").module()(*arguments)
+    assert_same(to_numpy(loaded), to_numpy(Model()(*arguments)), "loaded")
+
+
 FINITE = [
     case for case in cases.of("box_iou") if all(is_float(array) and np.isfinite(array).all() for array in case.arrays)
 ]
@@ -66,10 +102,10 @@ def test_signatures_are_those_of_numpy(name):
 @pytest.mark.parametrize("name", NAMESAKES)
 def test_annotated_results_are_tensors(name):
     parameters, expected = (inspect.signature(getattr(api, name), eval_str=True) for api in (mmort.torch, mmort))
-    results = typing.get_args(parameters.return_annotation) or (parameters.return_annotation,)
-    assert set(results) == {torch.Tensor}
-    if typing.get_origin(expected.return_annotation) is tuple:
-        assert len(results) == len(typing.get_args(expected.return_annotation))
+    fields = getattr(parameters.return_annotation, "_fields", None)
+    assert fields == getattr(expected.return_annotation, "_fields", None)
+    results = typing.get_type_hints(parameters.return_annotation) if fields else {"": parameters.return_annotation}
+    assert set(results.values()) <= {torch.Tensor, list[torch.Tensor]}
 
 
 @pytest.mark.parametrize("name", NAMESAKES)
@@ -211,7 +247,7 @@ def test_arrays_are_refused_in_one_line():
 def test_calls_as_torchvision_has_them():
     image, offset, weight = torch.ones(1, 1, 8, 8), torch.zeros(1, 18, 6, 6), torch.ones(1, 1, 3, 3)
     for arguments, named in (((), {"bias": torch.ones(1)}), ((torch.ones(1),), {}), ((), {"mask": torch.ones(1)})):
-        with pytest.raises(TypeError, match=r"^deform_conv2d: .* mmort.modulated_deform_conv2d has both$"):
+        with pytest.raises(TypeError, match=r"^deform_conv2d: .*'s; modulated_deform_conv2d has both$"):
             mmort.torch.deform_conv2d(image, offset, weight, *arguments, **named)
     with pytest.raises(TypeError, match=r"^roi_align: rois must be one array \[K, 5\] of rows"):
         mmort.torch.roi_align(image, [torch.tensor([[0.0, 0, 4, 4]])], 2)

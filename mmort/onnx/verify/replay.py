@@ -191,7 +191,7 @@ def _kept_rotated(arguments: Arguments, results: Sequence[Tensor], chosen: Seque
     if (np.diff(scores[kept]) > rounding).any():
         return results
     order = -np.arange(len(kept), dtype=boxes.dtype)
-    apart = mmort.nms_rotated(boxes[kept], order, threshold + MAX_ROUNDING, labels[kept], clockwise)[1]
+    apart = mmort.nms_rotated(boxes[kept], order, threshold + MAX_ROUNDING, labels[kept], clockwise).indices
     if len(apart) < len(kept):
         return results
     rejected = np.setdiff1d(np.arange(len(boxes)), kept)

@@ -36,7 +36,7 @@ def rotated_detections(boxes: Tensor, scores: Tensor, test_cfg: RotatedSelection
     pair_scores = scores.flatten().index_select(0, pair)
     shift = label.to(boxes.dtype) * _extent(boxes, valid).index_select(0, image)
     apart = torch.cat([chosen[:, :2] + shift[:, None], chosen[:, 2:]], 1)
-    kept = nms_rotated(apart, pair_scores, test_cfg.nms.threshold, image)[1]  # by descending score
+    kept = nms_rotated(apart, pair_scores, test_cfg.nms.threshold, image).indices  # by descending score
     dets = torch.cat([chosen, pair_scores[:, None]], 1).index_select(0, kept)
     return _to_rows(dets, label.index_select(0, kept), image.index_select(0, kept), images, test_cfg.max_per_img)
 
