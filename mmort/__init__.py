@@ -5,6 +5,7 @@ The functions here take and return numpy arrays.  `mmort.ort` runs models that h
 Importing mmort imports numpy, and neither torch nor onnxruntime.
 """
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import mmort._interpreter  # noqa: F401 (first of all)
@@ -30,7 +31,7 @@ def __getattr__(name: str) -> Any:
     if name in _SUBPACKAGES:
         raise AttributeError(f"mmort.{name} is not imported yet: import mmort.{name}")
     if name not in _LAZY:
-        raise AttributeError(f"module 'mmort' has no attribute {name!r}")
+        raise AttributeError(f"module 'mmort' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     import mmort.predict
 
     return getattr(mmort.predict, name)

@@ -1,6 +1,7 @@
 """An ML backend of Label Studio: ``MODEL=detector.onnx python label_studio_backend.py`` serves predictions."""
 
 import os
+import sys
 from typing import Any
 
 from label_studio_ml.api import init_app
@@ -8,6 +9,8 @@ from label_studio_ml.model import LabelStudioMLBase
 
 from mmort import Predictor
 
+if "MODEL" not in os.environ:
+    sys.exit("name the detector's file: MODEL=detector.onnx python label_studio_backend.py")
 PREDICT = Predictor(os.environ["MODEL"])
 
 

@@ -18,6 +18,8 @@ def track(model: str, video: str) -> Iterator[sv.Detections]:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python track.py MODEL VIDEO")
     for number, objects in enumerate(track(*sys.argv[1:])):
         names = zip(objects.data["class_name"], objects.tracker_id, strict=True)
         print(number, *(f"{name}#{identity}" for name, identity in names if identity >= 0))

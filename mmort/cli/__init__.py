@@ -51,6 +51,9 @@ COMMANDS = {
     "completion": completion,
 }
 
+WRONG_USAGE = 2
+"""The exit code for wrong arguments, argparse's."""
+
 INTERRUPTED = 130
 """The exit code after Ctrl-C, 128 + SIGINT, as shells have it."""
 
@@ -72,6 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in ("stdout", "stderr"):  # None if the caller has closed it, as some daemons do
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (until the process ends)
+    _refuse_unknown_command(sys.argv[1:] if argv is None else argv)
     arguments, unknown = _parser().parse_known_args(argv)
     if unknown:
         arguments.error(f"unrecognized arguments: {_with_suggestions(unknown, arguments.options)}")
@@ -94,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except Exception as error:
         terminal.print_error(error, verbose=arguments.verbose)
-        return getattr(COMMANDS[arguments.command], "ERROR_CODE", 1)
+        return WRONG_USAGE if isinstance(error, terminal.UsageError) else _error_code(arguments.command)
     if failure is None:
         return 0
     lines = [failure] if isinstance(failure, str) else failure
@@ -102,11 +106,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1
 
 
+def _error_code(command: str) -> int:
+    """Return a command's exit code for errors."""
+    return getattr(COMMANDS[command], "ERROR_CODE", 1)
+
+
 class _Parser(argparse.ArgumentParser):
     """A parser whose errors cannot control the terminal: a shell's pattern may name a file that begins with dashes."""
 
     def error(self, message: str) -> NoReturn:
         super().error(terminal.one_line(message))
+
+
+def _refuse_unknown_command(words: Sequence[str]) -> None:
+    """End with the command that may have been meant, if the first word is none."""
+    commands = [*COMMANDS, "help"]
+    if words and not words[0].startswith("-") and words[0] not in commands:
+        similar = get_close_matches(words[0].replace("_", "-"), commands, 1)
+        advice = f"did you mean {similar[0]}?" if similar else "mmort --help lists them"
+        _parser().error(f"no command is called {words[0]} ({advice})")
 
 
 def _with_suggestions(unknown: Sequence[str], options: Sequence[str]) -> str:
@@ -129,14 +147,14 @@ def _parser() -> argparse.ArgumentParser:
     for name, command in COMMANDS.items():
         command_parser = commands.add_parser(name, help=command.HELP, description=command.HELP, allow_abbrev=False)
         command.add_arguments(command_parser)
-        options = [option for action in command_parser._actions for option in action.option_strings]
-        # With the command's usage, not that of mmort.
-        command_parser.set_defaults(error=command_parser.error, options=options)
         amount = command_parser.add_mutually_exclusive_group()
         amount.add_argument("-v", "--verbose", action="store_true", help="print the traceback of an error")
         amount.add_argument(
             "-q", "--quiet", action="store_true", help="print errors and warnings only, and what --json prints"
         )
+        options = [option for action in command_parser._actions for option in action.option_strings]
+        # With the command's usage, not that of mmort.
+        command_parser.set_defaults(error=command_parser.error, options=options)
     help_parser = commands.add_parser("help", help="print this help, or that of a command", allow_abbrev=False)
     help_parser.add_argument("of", metavar="COMMAND", nargs="?", choices=list(COMMANDS), help="the command")
     return parser

@@ -6,14 +6,17 @@ import argparse
 from pathlib import Path
 
 from mmort.cli import texts
-from mmort.cli.outputs import add_output
+from mmort.cli.outputs import add_output, check_new_folder
 
+DEFAULT_OUTPUT = "mmort_demo"
 HELP = "export a small detector of handwritten digits, verify the file, detect with it, and draw what it finds"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    add_output(parser, default="mmort_demo", metavar="DIR", help="directory to write to (default: %(default)s)")
+    add_output(
+        parser, force=True, default=DEFAULT_OUTPUT, metavar="DIR", help="directory to write to (default: %(default)s)"
+    )
     parser.add_argument(
         "--texts",
         metavar="TEXT",
@@ -32,6 +35,8 @@ def run(arguments: argparse.Namespace) -> None:
     directory = Path(arguments.output).absolute()
     if not directory.parent.is_dir():
         raise FileNotFoundError(f"output directory does not exist: {directory.parent}")
+    if arguments.output != DEFAULT_OUTPUT and not arguments.web:  # that folder, and DIR/web, are the demo's own
+        check_new_folder(directory, force=arguments.force)
     words = texts.read(arguments)
     if arguments.web:
         from mmort.demo import page

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from mmort.cli.terminal import UsageError
+
 if TYPE_CHECKING:
     from mmort.predict import DetectorFile
 
@@ -47,7 +49,7 @@ def load(arguments: argparse.Namespace, providers: Sequence[str] | None) -> Dete
     from mmort.predict import OnnxNetwork, OpenVinoNetwork
 
     if arguments.engine in OPENVINO and providers is not None:
-        raise ValueError(f"--engine {arguments.engine} runs on the CPU; {providers[0]} is ONNX Runtime's")
+        raise UsageError(f"--engine {arguments.engine} runs on the CPU; {providers[0]} is ONNX Runtime's")
     count, parallel = threads(arguments), arguments.parallel
     if parallel is None:
         parallel = 2 if providers is None and (count or get_num_threads()) > 1 else 1

@@ -9,6 +9,7 @@ from pathlib import Path
 from mmort.cli import configs, texts
 from mmort.cli.outputs import add_output, check_new_models, check_new_outputs
 from mmort.cli.portable import add_form
+from mmort.cli.terminal import UsageError
 
 HELP = "export an MMDetection detector to an ONNX file, and compare its detections with torch's before writing it"
 
@@ -108,7 +109,7 @@ def run(arguments: argparse.Namespace) -> str | list[str] | None:
     if arguments.check:
         return _check(arguments)
     if arguments.checkpoint is None:
-        raise ValueError("export: CHECKPOINT is required, unless --check is given")
+        raise UsageError("export: CHECKPOINT is required, unless --check is given")
     from mmort.predict.text_encoder import path_of_encoder
 
     drawn = str(Path(arguments.output).with_suffix(".png")) if arguments.show and arguments.output else None
@@ -119,7 +120,7 @@ def run(arguments: argparse.Namespace) -> str | list[str] | None:
 
     if arguments.shape is not None:
         if len(arguments.shape) > 2:
-            raise ValueError(f"--shape must be one or two numbers, got {len(arguments.shape)}")
+            raise UsageError(f"--shape must be one or two numbers, got {len(arguments.shape)}")
         arguments.shape = arguments.shape[0], arguments.shape[-1]
     for name in IGNORED:
         if getattr(arguments, name.removeprefix("--")) is not None:
@@ -136,11 +137,14 @@ def _check(arguments: argparse.Namespace) -> list[str] | None:
     """Print that a config is supported, or return what of it is not."""
     from mmort.configs import parse_options, read_config
     from mmort.detect import unsupported
+    from mmort.detect.entries import OF_YOUR_OWN
 
+    if arguments.checkpoint is not None and arguments.checkpoint.endswith(".py"):
+        raise UsageError(f"--check reads one config, got {arguments.config} and {arguments.checkpoint}")
     problems = unsupported(read_config(arguments.config, parse_options(arguments.cfg_options or ())))
     if problems:
         unknown_type = any(problem.endswith("is not supported") and " with " not in problem for problem in problems)
-        advice = ["docs/own_detectors.md says how to register a head or part of your own"] if unknown_type else []
+        advice = [OF_YOUR_OWN] if unknown_type else []
         return [f"{arguments.config}: not supported:", *problems, *advice]
     print(f"{arguments.config}: supported")
     return None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from mmort.cli import configs, datasets, engines, texts
 from mmort.cli.outputs import add_output, check_new_outputs, print_written
+from mmort.cli.terminal import UsageError
 
 if TYPE_CHECKING:
     from mmort.evaluate import Dataset, TrainedNetwork
@@ -105,9 +106,14 @@ def _compare_export(arguments: argparse.Namespace) -> Parity:
         file = Path(arguments.output or Path(folder, "detector.onnx"))
         against = {name: engines.open_file(path) for name, path in _named(arguments.against).items()}
 
+        def progress(line: str) -> None:
+            if arguments.output or not line.startswith("wrote"):  # a file that ends with the comparison
+                print(line, flush=True)
+
         def networks() -> Iterator[tuple[str, TrainedNetwork]]:
             yield "torch", network
-            export_network(network, config, file, ExportOptions(portable="inlined" if is_openvino else False))
+            options = ExportOptions(portable="inlined" if is_openvino else False)
+            export_network(network, config, file, options, progress=progress)
             yield "OpenVINO" if is_openvino else "ONNX", engines.open_file(file, arguments.engine)
             yield from against.items()
 
@@ -128,7 +134,7 @@ def _compare_files(arguments: argparse.Namespace) -> Parity:
 
     paths = [arguments.config, arguments.checkpoint, *arguments.against]
     if repeated := [path for index, path in enumerate(paths) if path in paths[:index]]:
-        raise ValueError(f"parity compares different files, got {repeated[0]} twice")
+        raise UsageError(f"parity compares different files, got {repeated[0]} twice")
     (name, path), *compared = _named(paths).items()
     networks = {name: texts.with_texts(arguments, engines.open_file(path))}
     for other, path in compared:
@@ -162,18 +168,18 @@ def _check(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--batch-size must be positive, got {arguments.batch_size}")
     is_file = [path.endswith(".onnx") for path in (arguments.config, arguments.checkpoint)]
     if any(is_file) and not all(is_file):
-        raise ValueError("parity compares a CONFIG with its CHECKPOINT, or two ONNX files; got one ONNX file")
+        raise UsageError("parity compares a CONFIG with its CHECKPOINT, or two ONNX files; got one ONNX file")
     if not any(is_file) and arguments.images:
-        raise ValueError("parity of a CONFIG and its CHECKPOINT takes a data set; images are for two ONNX files")
+        raise UsageError("parity of a CONFIG and its CHECKPOINT takes a data set; images are for two ONNX files")
     if all(is_file):
         if arguments.cfg_options or arguments.extensions or arguments.output:
-            raise ValueError("parity of two files exports nothing: leave out --cfg-options, --import and --output")
+            raise UsageError("parity of two files exports nothing: leave out --cfg-options, --import and --output")
         if arguments.vocabulary is not None:
-            raise ValueError("--vocabulary is for checkpoints: files have their vocabulary already")
+            raise UsageError("--vocabulary is for checkpoints: files have their vocabulary already")
         if bool(arguments.images) == bool(arguments.ann):
-            raise ValueError("parity of two files needs images, or a data set: --ann and --img-dir, or --ann data.yaml")
+            raise UsageError("parity of two files needs images, or a data set: --ann and --img-dir, or --ann data.yaml")
         if arguments.images and (arguments.eval or arguments.img_dir or arguments.data_root):
-            raise ValueError("--eval, --img-dir and --data-root are for a data set, which --ann names")
+            raise UsageError("--eval, --img-dir and --data-root are for a data set, which --ann names")
     check_new_outputs(arguments.report, arguments.output, force=arguments.force)
 
 

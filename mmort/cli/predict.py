@@ -7,8 +7,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from mmort.cli import engines, texts
-from mmort.cli.outputs import add_output, print_written
-from mmort.cli.terminal import message_of, one_line
+from mmort.cli.outputs import add_force, add_output, print_written
+from mmort.cli.terminal import UsageError, message_of, one_line
 from mmort.cli.thresholds import share
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "the same command continues a run that was interrupted",
     )
     parser.add_argument("--show-dir", metavar="DIR", help="write annotated images, or an annotated video, to DIR")
+    add_force(parser)
     parser.add_argument("--json", action="store_true", help="print lines of JSON")
     parser.add_argument(
         "--score-thr", type=share, default=0.3, help="leave out detections with a lower score (default: %(default)s)"
@@ -85,6 +86,7 @@ def run(arguments: argparse.Namespace) -> str | None:
         batch_size=arguments.batch_size,
         recursive=arguments.recursive,
         progress=not arguments.quiet,
+        force=arguments.force,
     )
     is_printed = arguments.json or (arguments.output is None and arguments.show_dir is None)
 
@@ -118,11 +120,11 @@ def _predict_standard_input(arguments: argparse.Namespace) -> None:
     from mmort.predict import Outcome
 
     if len(arguments.images) > 1:
-        raise ValueError(f"predict: - must be the only source, got {len(arguments.images)}; run one after another")
+        raise UsageError(f"predict: - must be the only source, got {len(arguments.images)}; run one after another")
     if arguments.window is not None or arguments.engine == "ray":
-        raise ValueError("predict: --window and --engine ray are for image files")
+        raise UsageError("predict: --window and --engine ray are for image files")
     if arguments.output is not None or arguments.show_dir is not None:
-        raise ValueError("predict: an image on standard input has no name, for --output and --show-dir; save it first")
+        raise UsageError("predict: an image on standard input has no name, for --output and --show-dir; save it first")
     predictor, content = _predictor(arguments), sys.stdin.buffer.read()
     try:
         detections = predictor(content)
@@ -174,12 +176,12 @@ def _windows(arguments: argparse.Namespace) -> Windows | None:
 
     if arguments.window is None:
         if arguments.overlap is not None:
-            raise ValueError("predict: --overlap needs --window, the size of the windows")
+            raise UsageError("predict: --overlap needs --window, the size of the windows")
         return None
     if arguments.engine == "ray":
-        raise ValueError("predict: --window runs in this process only; leave out --engine ray")
+        raise UsageError("predict: --window runs in this process only; leave out --engine ray")
     if arguments.overlap is None and arguments.window <= Windows.overlap:
-        raise ValueError(
+        raise UsageError(
             f"predict: --window {arguments.window} needs --overlap, how many pixels neighbours share: fewer than the "
             f"window's, and {Windows.overlap} by default"
         )

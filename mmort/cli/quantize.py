@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from mmort.cli import datasets
 from mmort.cli.outputs import check_new_models, print_written
 from mmort.cli.rewriting import add_new_file, list_inputs
+from mmort.cli.terminal import UsageError
 from mmort.cli.thresholds import share
 from mmort.tables import lay_out
 
@@ -66,7 +67,7 @@ def _dataset(arguments: argparse.Namespace) -> Dataset | None:
     """Open the data set that both files are measured on, before hours of work."""
     if arguments.ann is None:
         if arguments.img_dir is not None or arguments.data_root is not None:
-            raise ValueError("--img-dir and --data-root are for a data set, which --ann names")
+            raise UsageError("--img-dir and --data-root are for a data set, which --ann names")
         return None
     try:
         from mmort.predict import OnnxNetwork

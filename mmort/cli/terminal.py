@@ -16,6 +16,10 @@ FORESEEN = (ImportError, MemoryError, OSError, ValueError)
 """The errors that mmort raises on purpose, whose message says what is wrong."""
 
 
+class UsageError(ValueError):
+    """Arguments that exclude each other, or lack another one."""
+
+
 class _Neutral:
     """A stream that escapes control characters; everything else is the stream's."""
 
@@ -90,7 +94,8 @@ def message_of(error: BaseException) -> str:
     """Return an error's message in one line; that of the operating system as ``cat`` prints it."""
     if isinstance(error, OSError) and isinstance(error.filename, str) and error.strerror and error.filename2 is None:
         return f"{error.filename}: {error.strerror[:1].lower()}{error.strerror[1:]}"
-    return " ".join(str(error).split("\n")) or type(error).__name__  # those of libraries may have several lines
+    text = " ".join(str(error).split("\n")) or type(error).__name__  # those of libraries may have several lines
+    return text.replace("force=True", "--force") if isinstance(error, FileExistsError) else text
 
 
 def _is_comparison(error: BaseException) -> bool:

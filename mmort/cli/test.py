@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mmort.cli import configs, datasets, engines, texts
 from mmort.cli.outputs import add_output, check_new_outputs, print_written
+from mmort.cli.terminal import UsageError
 from mmort.cli.thresholds import share
 
 if TYPE_CHECKING:
@@ -87,13 +88,14 @@ def run(arguments: argparse.Namespace) -> str | None:
         output=arguments.output,
         show=arguments.show,
         show_dir=arguments.show_dir,
+        force=arguments.force,
         show_score_thr=arguments.show_score_thr,
         classes=arguments.classes,
         metrics_json=arguments.metrics_json,
         batch_size=arguments.batch_size,
     )
     if arguments.format_only and not {"jsonfile_prefix", "submission_dir"} & of_metrics.keys():
-        raise ValueError(
+        raise UsageError(
             "--format-only needs --eval-options jsonfile_prefix=PREFIX, for PREFIX.bbox.json, or submission_dir=DIR, "
             "for DOTA's files"
         )
@@ -118,26 +120,26 @@ def _check(arguments: argparse.Namespace) -> None:
     """Refuse arguments that exclude each other or lead nowhere, before anything is loaded."""
     wanted = arguments.eval, arguments.format_only, arguments.show
     if not any(wanted) and arguments.output is None and arguments.show_dir is None:
-        raise ValueError("nothing to do: give at least one of --output, --eval, --format-only, --show and --show-dir")
+        raise UsageError("nothing to do: give at least one of --output, --eval, --format-only, --show and --show-dir")
     if arguments.eval and arguments.format_only:
-        raise ValueError("--eval and --format-only exclude each other")
+        raise UsageError("--eval and --format-only exclude each other")
     is_yolo = (arguments.ann or "").endswith((".yaml", ".yml"))
     if arguments.config is None and (
         arguments.backend == "torch" or not (arguments.ann and (arguments.img_dir or is_yolo))
     ):
-        raise ValueError(
+        raise UsageError(
             "without a CONFIG, MODEL must be an ONNX file, and --ann and --img-dir must be given, or --ann data.yaml"
         )
     if arguments.backend == "torch" and arguments.parallel is not None:
-        raise ValueError("--parallel is for ONNX files; torch runs one batch after another")
+        raise UsageError("--parallel is for ONNX files; torch runs one batch after another")
     if arguments.backend == "torch" and arguments.engine in engines.OPENVINO:
-        raise ValueError(f"--engine {arguments.engine} is for ONNX files; --backend torch runs a checkpoint")
+        raise UsageError(f"--engine {arguments.engine} is for ONNX files; --backend torch runs a checkpoint")
     if arguments.extensions and arguments.backend != "torch":
-        raise ValueError("--import is for checkpoints: give --backend torch; a file has its detector already")
+        raise UsageError("--import is for checkpoints: give --backend torch; a file has its detector already")
     if arguments.backend != "torch" and arguments.vocabulary is not None:
-        raise ValueError("--vocabulary is for checkpoints: give --backend torch; a file has its vocabulary already")
+        raise UsageError("--vocabulary is for checkpoints: give --backend torch; a file has its vocabulary already")
     if arguments.config is None and (arguments.cfg_options or (arguments.data_root and not is_yolo)):
-        raise ValueError("--cfg-options and --data-root change a CONFIG; give one")
+        raise UsageError("--cfg-options and --data-root change a CONFIG; give one")
 
 
 def _network(arguments: argparse.Namespace, config: dict[str, Any] | None) -> DetectorFile | TorchNetwork:

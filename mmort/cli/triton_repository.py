@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from mmort.cli.outputs import add_output, print_written
+from mmort.cli.terminal import UsageError
 
 HELP = "write the folder from which NVIDIA's Triton Inference Server serves a model: the model, its config, the library"
 
@@ -22,14 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Write the model's folder."""
     if (arguments.output is None) == (arguments.directory is None):
-        raise ValueError("triton-repository: give the model repository, --output DIR, once")
+        raise UsageError("triton-repository: give the model repository, --output DIR, once")
     from mmort.onnx._extras import needed_by
 
     with needed_by("mmort triton-repository"):
         from mmort.onnx.triton import write_triton_repository
     directory = arguments.output or arguments.directory
-    try:
-        folder = write_triton_repository(arguments.model, directory, arguments.server_path, force=arguments.force)
-    except FileExistsError as error:
-        raise FileExistsError(str(error).replace("force=True", "--force")) from None
-    print_written(folder)
+    print_written(write_triton_repository(arguments.model, directory, arguments.server_path, force=arguments.force))

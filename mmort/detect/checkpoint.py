@@ -13,6 +13,7 @@ import os
 import re
 import zipfile
 from collections.abc import Iterable, Iterator
+from textwrap import shorten
 from typing import Any, BinaryIO
 
 import torch
@@ -248,7 +249,9 @@ def _load_with_stand_ins(path: str, file: BinaryIO) -> Any:
         # torch advises weights_only=False, which would run the file's code, before it names the cause.
         cause = re.search(r"WeightsUnpickler error:\s*(.+)", str(error))
         reason = cause[1] if cause else next(iter(str(error).splitlines()), "") or type(error).__name__
-        raise ValueError(f"{path}: is not a checkpoint, or is cut short: {reason[:200]}") from None
+        raise ValueError(
+            f"{path}: is not a checkpoint, or is cut short: {shorten(reason, 200, placeholder=' ...')}"
+        ) from None
 
 
 def _refuse_compressed(path: str, file: BinaryIO) -> None:

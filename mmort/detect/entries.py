@@ -147,7 +147,7 @@ class Parts:
         """
         if kind in _IN_A_ROW and isinstance(config, (list, tuple)):
             return nn.Sequential(*(self.build(kind, each, types) for each in config))
-        advice = "; one of your own: docs/own_detectors.md" if types is None else ""
+        advice = f"; {OF_YOUR_OWN}" if types is None else ""
         types = self.types[kind] if types is None else types
         return self.construct(kind, types[type_of(kind, config, types, advice)], config)
 
@@ -196,6 +196,9 @@ def refusing(name: str) -> Iterator[None]:
         reason = str(error).partition("\n")[0]
         raise ValueError(f"detect.build: {name} cannot be built: {type(error).__name__}: {reason}") from error
 
+
+OF_YOUR_OWN = "one of your own: --import FILE.py registers it; docs/own_detectors.md has an example"
+"""What helps with a type that is not supported."""
 
 PARTS = Parts({})
 """All that is registered, by kind; a part of only one family is named in that family's file.

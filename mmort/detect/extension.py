@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+import traceback
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
@@ -24,11 +25,11 @@ def run_extension(path: str | os.PathLike[str]) -> None:
     FileNotFoundError
         If there is no such file.
     ValueError
-        If it is no Python file, or registers a name that is taken.
+        If it is no Python file, or its code raises an error, such as that of a name that is taken.
 
     Notes
     -----
-    What the file itself raises is raised.  In Python, importing a module that registers them does the same.
+    In Python, importing a module that registers them does the same.
 
     Examples
     --------
@@ -49,4 +50,15 @@ def run_extension(path: str | os.PathLike[str]) -> None:
     spec = importlib.util.spec_from_loader(name, loader)
     assert spec is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look their module up
-    loader.exec_module(module)
+    try:
+        loader.exec_module(module)
+    except Exception as error:
+        raise ValueError(f"{file}, line {_line(error, file)}: {type(error).__name__}: {error}") from error
+
+
+def _line(error: Exception, file: Path) -> int | None:
+    """Return the last line of the file on the way to an error."""
+    if isinstance(error, SyntaxError):
+        return error.lineno
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+    return lines[-1]

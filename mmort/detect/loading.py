@@ -23,7 +23,7 @@ from mmort.detect import families as _families  # noqa: F401 - registers the typ
 from mmort.detect import parts as _parts  # noqa: F401 - registers those of all parts
 from mmort.detect.checkpoint import load_checkpoint, load_weights
 from mmort.detect.detector import Detector, require_proportions
-from mmort.detect.entries import PARTS, Parts, refusing
+from mmort.detect.entries import OF_YOUR_OWN, PARTS, Parts, refusing
 from mmort.detect.receptive_fields import set_receptive_fields
 
 MAX_WEIGHTS = 8_000
@@ -59,7 +59,7 @@ def _family_of(config: DetectorConfig) -> Callable[[DetectorConfig, Parts], Dete
     if entry is None:
         raise ValueError(
             f"detect.build: model.type {model.get('type')!r} without a head, such as bbox_head or roi_head, is not "
-            "supported; supported: models with a head in docs/mmdetection.md; one of your own: docs/own_detectors.md"
+            f"supported; supported: models with a head in docs/mmdetection.md; {OF_YOUR_OWN}"
         )
     several = isinstance(model[entry], list) and entry in ("refine_heads", "bbox_head_refine")
     head = model[entry][-1] if several else model[entry]
@@ -72,7 +72,7 @@ def _family_of(config: DetectorConfig) -> Callable[[DetectorConfig, Parts], Dete
         heads = ", ".join(similar) or "those in docs/mmdetection.md"  # all of them would be some ninety
         raise ValueError(
             f"detect.build: {entry} {name!r} of model.type {model.get('type')!r} is not supported; "
-            f"supported {'heads like it' if similar else 'heads'}: {heads}; one of your own: docs/own_detectors.md"
+            f"supported {'heads like it' if similar else 'heads'}: {heads}; {OF_YOUR_OWN}"
         )
     return family
 

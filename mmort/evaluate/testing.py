@@ -70,6 +70,8 @@ class TestOptions:
         Show each image in a window; a key shows the next.
     show_dir : path, optional
         Write images with the detections to this folder.
+    force : bool, default False
+        Replace images of `show_dir` that exist.
     show_score_thr : float, default 0.3
         The lowest score in these images.
     classes : sequence of str, optional
@@ -85,6 +87,7 @@ class TestOptions:
     output: str | os.PathLike[str] | None = None
     show: bool = False
     show_dir: str | os.PathLike[str] | None = None
+    force: bool = False
     show_score_thr: float = 0.3
     classes: Sequence[str] | None = None
     metrics_json: str | os.PathLike[str] | None = None
@@ -165,7 +168,7 @@ def test(
     ValueError
         If there is no preprocessing, classes differ, or the data set does not have a metric, an option or a format.
     OSError
-        If a file cannot be read or written.
+        If a file cannot be read or written, or an image of `show_dir` exists and `force` is false.
 
     Examples
     --------
@@ -248,6 +251,8 @@ def _shown(
 ) -> Iterator[Detections]:
     """Yield the detections, after drawing them; note in `not_drawn` why an image could not be, as results count."""
     annotated = None if options.show_dir is None else AnnotatedImages(options.show_dir, paths)
+    if annotated is not None and not options.force:
+        annotated.refuse_to_replace(paths)
     for image, detections in zip(dataset.images, predict(paths), strict=True):
         visible = detections.above(options.show_score_thr)
         problem = None if annotated is None else annotated.try_to_write(image.path, visible)

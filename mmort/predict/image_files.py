@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 from mmort.predict.video import SUFFIXES as VIDEO_SUFFIXES
@@ -12,12 +13,18 @@ from mmort.predict.video import SUFFIXES as VIDEO_SUFFIXES
 SUFFIXES = (".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 """What counts as an image in a folder, whatever its case: MMDetection's list and four others."""
 
-UNREADABLE_SUFFIXES = (".dng", ".heic", ".heif", ".jxl", ".svg")
-"""Images that OpenCV does not read."""
+UNREADABLE_SUFFIXES = (
+    *(".arw", ".cr2", ".cr3", ".dng", ".nef", ".orf", ".raf", ".rw2"),  # cameras' raw images
+    *(".eps", ".exr", ".hdr", ".heic", ".heif", ".ico", ".jxl", ".psd", ".svg", ".tga"),
+)
+"""Images that OpenCV does not read, or not as it reads photographs."""
+
+NAMED = 3
+"""How many of the files that are left out a warning names."""
 
 
 class LeftOutWarning(UserWarning):
-    """A folder or a pattern has images that OpenCV does not read, or videos, which are left out."""
+    """A folder or a pattern has images that OpenCV does not read, videos, or folders of images, which are left out."""
 
 
 def list_images(*sources: str | os.PathLike[str], recursive: bool = False) -> list[Path]:
@@ -46,7 +53,8 @@ def list_images(*sources: str | os.PathLike[str], recursive: bool = False) -> li
     Warns
     -----
     LeftOutWarning
-        If a folder or a pattern has images in other formats, such as HEIC, or videos.
+        If a folder or a pattern has images in other formats, such as HEIC, or videos; or if a folder has folders of
+        images, and `recursive` is false.
 
     Examples
     --------
@@ -89,7 +97,23 @@ def _files(source: Path, recursive: bool) -> list[Path]:
         raise ValueError(f"{where} {source}; images are files that end in {', '.join(SUFFIXES)}{below}")
     left_out = [path for path in files if path.suffix.lower() in (*UNREADABLE_SUFFIXES, *VIDEO_SUFFIXES)]
     if left_out:
-        more = f" and {len(left_out) - 1} more" if len(left_out) > 1 else ""
         reason = "OpenCV reads no images of this kind, and a video must be the only source"
-        warnings.warn(LeftOutWarning(f"{source}: left out {left_out[0].name}{more}; {reason}"), stacklevel=3)
+        warnings.warn(LeftOutWarning(f"{source}: left out {_names(left_out)}; {reason}"), stacklevel=3)
+    folders = [path for path in paths if source.is_dir() and not recursive and _has_images(path)]
+    if folders:
+        reason = "folders below a folder are searched with recursive=True (-r)"
+        warnings.warn(LeftOutWarning(f"{source}: left out {_names(folders)}; {reason}"), stacklevel=3)
     return images
+
+
+def _has_images(path: Path) -> bool:
+    """Return whether a path is a folder, neither hidden nor a link, with image files in it."""
+    if path.name.startswith(".") or path.is_symlink() or not path.is_dir() or not os.access(path, os.R_OK | os.X_OK):
+        return False
+    return any(file.suffix.lower() in SUFFIXES for file in path.iterdir())
+
+
+def _names(paths: Sequence[Path]) -> str:
+    """Return the names of the first paths, and how many more there are."""
+    more = len(paths) - NAMED
+    return ", ".join(path.name for path in paths[:NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +192,12 @@ class AnnotatedImages:
             raise ValueError(f"the annotated image of {min(replaced)} would replace it; do not write to {directory}")
         self._directory = directory
         self._written = {path for path, target in self._targets.items() if target.exists()}
+
+    def refuse_to_replace(self, images: Iterable[Path]) -> None:
+        """Raise FileExistsError if one of the images has an annotated one."""
+        for image in images:
+            if image in self:
+                raise FileExistsError(f"annotated image exists: {self.path(image)}; force=True replaces it")
 
     def __len__(self) -> int:
         """Return how many of the images have an annotated one, written now or by a run before."""

@@ -20,8 +20,11 @@ from mmort.predict.engines.onnxruntime import DetectorFile
 from mmort.predict.image_files import list_images
 from mmort.predict.output import AnnotatedImages, Record, count_text
 from mmort.predict.predictor import Predictor
-from mmort.predict.video import SUFFIXES, AnnotatedVideo, Frame, Video
+from mmort.predict.video import AnnotatedVideo, Frame, Video, is_video
 from mmort.predict.windows import Windows, predict_windows
+
+STREAMS = "rtmp", "rtp", "rtsp", "srt", "udp"
+"""Addresses of cameras and broadcasts, which cannot be downloaded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +45,8 @@ class PredictOptions:
         Whether the folders below a folder are searched too.
     progress : bool, default True
         Show a progress bar, if stderr is a terminal.
+    force : bool, default False
+        Replace annotated images, or the annotated video, that are not of an earlier call that recorded the same.
     """
 
     output: str | os.PathLike[str] | None = None
@@ -50,6 +55,7 @@ class PredictOptions:
     batch_size: int = 1
     recursive: bool = False
     progress: bool = True
+    force: bool = False
 
 
 @dataclass(frozen=True)
@@ -134,7 +140,8 @@ def predict(
         If there is no image, a video is not the only source or has no frame, an option is not for it, or what is in
         `output` or `show_dir` is of another run or would be replaced.
     OSError
-        If a source does not exist, or a file cannot be written.
+        If a source does not exist, a file cannot be written, or an annotated image or video exists and `force` is
+        false.
     ImportError
         If tqdm or OpenCV is not installed.
 
@@ -178,10 +185,13 @@ def video_source(sources: Sequence[str | os.PathLike[str]]) -> str | int | None:
     """
     for source in [os.fspath(source) for source in sources]:
         if "://" in source:
-            raise ValueError(f"{source} is an address, and nothing is fetched; download it first, as curl -O does")
+            is_stream = source.partition("://")[0] in STREAMS
+            advice = (
+                "pass frames that OpenCV has read to Predictor" if is_stream else "download it first, as curl -O does"
+            )
+            raise ValueError(f"{source} is an address, and nothing is fetched; {advice}")
         is_camera = source.isascii() and source.isdigit() and not os.path.lexists(source)
-        is_video = os.path.splitext(source)[1].lower() in SUFFIXES and not os.path.isdir(source)
-        if is_camera or is_video:
+        if is_camera or is_video(source):
             if len(sources) > 1:
                 raise ValueError(
                     f"predict: {source} must be the only source, got {len(sources)}; run one after another"
@@ -208,6 +218,8 @@ def _predict_images(
             for path in paths
             if record is None or path not in record or (annotated is not None and path not in annotated)
         ]
+        if annotated is not None and not options.force:
+            annotated.refuse_to_replace(path for path in remaining if record is None or path not in record)
         failures = 0
         done = len(paths) - len(remaining)
         disable = None if options.progress else True
@@ -271,6 +283,8 @@ def _predict_video(
         start = 0 if record is None else record.frames(name)
         if target is not None and not target.exists():
             start = 0  # a video is drawn from its beginning
+        elif target is not None and start == 0 and not options.force:
+            raise FileExistsError(f"annotated video exists: {target}; force=True replaces it")
         video = stack.enter_context(closing(Video(source)))
         drawn = None
         if target is not None and (start == 0 or not target.exists()):

@@ -26,6 +26,7 @@ from mmort.predict.image_files import list_images
 from mmort.predict.postprocessing import Postprocessing, check_outputs
 from mmort.predict.preprocessing import Prepared, Preprocessing
 from mmort.predict.reading import Chunk, Reader
+from mmort.predict.video import is_video
 
 ImageSource: TypeAlias = Image | str | os.PathLike[str] | bytes
 """An image: an array (H, W, 3) of uint8 in blue, green, red, the path of a file, or the bytes of a file."""
@@ -33,6 +34,14 @@ ImageSource: TypeAlias = Image | str | os.PathLike[str] | bytes
 
 _Batch: TypeAlias = tuple[list["Detections | Exception"], bool, Exception | None]
 """What a batch gave, whether it is the last one, and what the iterator of images raised then."""
+
+
+def _refuse_video(path: str | os.PathLike[str]) -> None:
+    """Refuse a video where an image is wanted."""
+    if is_video(path):
+        raise ValueError(
+            f"Predictor: {os.fspath(path)} is a video; mmort.predict.predict(predictor, VIDEO) takes its frames"
+        )
 
 
 class Predictor:
@@ -141,10 +150,10 @@ class Predictor:
             raise ValueError("Predictor: texts are for a path; this model runs by itself")
         if preprocessing is None:
             raise ValueError(
-                f"Predictor: {getattr(model, 'path', 'model')} has no preprocessing in its metadata; pass it as the "
-                "config's test pipeline has it: preprocessing=Preprocessing(size=(1333, 800), mean=..., std=..., "
-                "to_rgb=True, size_divisor=32), or Preprocessing.from_config(config); or adopt the file: "
-                f"{ADVICE_WITH_CONFIG}"
+                f"Predictor: {getattr(model, 'path', 'model')} has no preprocessing in its metadata; adopt the file: "
+                f"{ADVICE_WITH_CONFIG}; or pass it as the config's test pipeline has it: "
+                "preprocessing=Preprocessing(size=(1333, 800), mean=..., std=..., to_rgb=True, size_divisor=32), or "
+                "Preprocessing.from_config(config)"
             )
         self.network: Network = model
         self._parallel = model.parallel if isinstance(model, DetectorFile) else 1
@@ -230,6 +239,10 @@ class Predictor:
             return self._predict_columns(image)
         if isinstance(image, (list, tuple)):
             return self.run([self._prepare(item) for item in image])
+        if isinstance(image, (str, os.PathLike)):
+            if os.path.isdir(image):
+                raise IsADirectoryError(f"Predictor: {os.fspath(image)} is a folder; predict(FOLDER) takes its images")
+            _refuse_video(image)
         (detections,) = self.run([self._prepare(image)])
         return detections
 
@@ -281,6 +294,7 @@ class Predictor:
         if as_integer("predict", "batch_size", batch_size) < 1:
             raise ValueError(f"predict: batch_size must be positive, got {batch_size}")
         if isinstance(images, (str, os.PathLike)):
+            _refuse_video(images)
             images = list_images(images)
         if isinstance(images, Sized):
             batch_size = min(batch_size, max(1, len(images)))

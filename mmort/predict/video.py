@@ -21,6 +21,11 @@ _BLANKS = b"\xef\xbb\xbf \t\r\n"
 USUAL_FPS = 25.0  # of an annotated video whose source states no frame rate, such as some cameras
 
 
+def is_video(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path's name is that of a video, and no folder's."""
+    return Path(path).suffix.lower() in SUFFIXES and not os.path.isdir(path)
+
+
 class Frame(NamedTuple):
     """A frame of a video."""
 

@@ -16,8 +16,17 @@ def run(*arguments):
 
 def refused(*arguments):
     """Run a command that must fail, and return its error message, which must be one line."""
+    return _refused(2 if arguments[0] == "verify" else 1, arguments)
+
+
+def misused(*arguments):
+    """Do what `refused` does, for arguments that exclude each other or lack another one."""
+    return _refused(2, arguments)
+
+
+def _refused(expected, arguments):
     code, _, err = run(*arguments)
-    assert code == (2 if arguments[0] == "verify" else 1)
+    assert code == expected
     assert err.startswith("mmort: error: ")
     assert err.count("\n") == 1
     return err

@@ -127,6 +127,18 @@ def test_without_torch(tmp_path):
         assert (sheet == class_colour(label)).all(axis=2).sum() > 300, label
 
 
+def test_a_folder_with_files_is_left_alone(monkeypatch, tmp_path):
+    monkeypatch.setattr(story, "run", lambda output: print("ran"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "detections.png").touch()
+    message = f"output directory is not empty: {tmp_path / 'mine'}; --force replaces what has the same name"
+    assert message in refused("demo", "-o", "mine")
+    assert run("demo", "-o", "mine", "--force")[1] == "ran\n"
+    (tmp_path / "mine").rename("mmort_demo")  # the default, which is the demo's own
+    assert run("demo")[1] == "ran\n"
+
+
 def test_with_torch(monkeypatch, tmp_path):
     """All but the export itself, which takes 20 seconds: tests/detect has it."""
     pytest.importorskip("torch")

@@ -114,6 +114,7 @@ def test_unknown_option_is_answered_with_the_commands_usage(capsys):
         ),
         (["export", "a.py", "b.pth", "--portable", "inlined"], "inlined (did you mean --portable=inlined?)"),
         (["predict", "x.onnx", "x.png", "--foo", "3"], "--foo 3"),
+        (["info", "--quite"], "--quite (did you mean --quiet?)"),
         (["--foo"], "--foo"),
     ],
 )
@@ -121,6 +122,19 @@ def test_an_option_like_an_unknown_one_is_suggested(arguments, unknown, capsys):
     with pytest.raises(SystemExit):
         mmort.cli.main(arguments)
     assert capsys.readouterr().err.endswith(f": error: unrecognized arguments: {unknown}\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "advice"),
+    [("exprot", "did you mean export?"), ("triton_repository", "did you mean triton-repository?"), ("zzz", "--help")],
+)
+def test_a_command_like_an_unknown_one_is_suggested(command, advice, capsys):
+    with pytest.raises(SystemExit) as caught:
+        mmort.cli.main([command, "x.onnx"])
+    assert caught.value.code == 2
+    message = capsys.readouterr().err
+    assert f"mmort: error: no command is called {command} (" in message
+    assert advice in message
 
 
 def test_without_a_command(capsys):

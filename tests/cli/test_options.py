@@ -42,7 +42,7 @@ COMMANDS = {
     "test": Command(
         (mmort.evaluate.dataset_of, mmort.evaluate.test, mmort.evaluate.TestOptions),
         DATA | {"eval": "metrics", "eval_options": "metric_options"},
-        ENGINE | {"backend", "cfg_options", "extensions", "force", "format_only", "texts", "vocabulary"},
+        ENGINE | {"backend", "cfg_options", "extensions", "format_only", "texts", "vocabulary"},
         {"dataset", "labels_by_name", "options", "predict"},
     ),
     "verify": Command(

@@ -12,7 +12,7 @@ from mmort import demo
 from mmort.cli.parity import _named
 from tests import old_export
 from tests.cli import voc
-from tests.cli.running import refused, run
+from tests.cli.running import misused, refused, run
 
 DATA = "--ann", demo.ANNOTATIONS, "--img-dir", demo.IMAGES[0].parent
 
@@ -22,9 +22,11 @@ def exported(monkeypatch):
     """The calls of the exporter, which is slow: the shipped file is copied instead."""
     calls = []
 
-    def export_network(network, config, output_file, options):
+    def export_network(network, config, output_file, options, *, progress):
         calls.append((network, config, options))
         shutil.copyfile(demo.MODEL, output_file)
+        progress("exporting")
+        progress(f"wrote {output_file}, 1.0 MB")
 
     monkeypatch.setattr(mmort.detect.export, "export_network", export_network)
     return calls
@@ -37,7 +39,8 @@ def test_the_exported_file_equals_torch(exported, tmp_path):
     code, out, _ = run("parity", demo.CONFIG, demo.CHECKPOINT, *arguments)
     assert code == 0, out
     lines = out.splitlines()
-    assert lines[0].split() == ["torch", "ONNX", "difference"]
+    assert lines[:2] == ["exporting", f"wrote {file}, 1.0 MB"]
+    assert lines[2].split() == ["torch", "ONNX", "difference"]
     assert {line.split()[0] for line in lines if "mAP" in line.split()[0]} >= {"bbox_mAP", "segm_mAP"}
     assert lines[-3].startswith("ONNX equals torch: bbox_mAP is 0.")
     assert lines[-2:] == [f"wrote {file}", f"wrote {report}"]
@@ -69,7 +72,8 @@ def test_voc(exported, tmp_path):
     options = "--cfg-options", "data.test.samples_per_gpu=4"
     code, out, _ = run("parity", demo.CONFIG, demo.CHECKPOINT, *data, *options, "--report", tmp_path / "report.html")
     assert code == 0, out
-    assert out.splitlines()[1].split() == ["mAP", *["1.0000"] * 2, "0.0000"]
+    assert out.splitlines()[0] == "exporting"  # the file that was written is deleted
+    assert out.splitlines()[2].split() == ["mAP", *["1.0000"] * 2, "0.0000"]
     assert "ONNX equals torch: mAP is 1.0000, and no metric differs. " in out
     assert "<dt>Batch size</dt><dd>4</dd>" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
@@ -95,7 +99,7 @@ def test_two_files(data, tmp_path):
 
 
 def test_a_file_is_not_compared_with_itself():
-    error = refused("parity", demo.MODEL, demo.MODEL, demo.IMAGES[0])
+    error = misused("parity", demo.MODEL, demo.MODEL, demo.IMAGES[0])
     assert f"parity compares different files, got {demo.MODEL} twice" in error
 
 
@@ -125,7 +129,7 @@ def test_two_files_that_differ(tmp_path):
     ],
 )
 def test_arguments_that_exclude_each_other(arguments, message):
-    assert message in refused("parity", *arguments)
+    assert message in misused("parity", *arguments)
 
 
 def test_files_of_the_same_name_are_shown_with_their_paths():
@@ -154,7 +158,7 @@ def test_texts_of_files(tmp_path):
     files = "parity", demo.MODEL, shutil.copy(demo.MODEL, tmp_path / "other.onnx"), demo.IMAGES[0]
     message = "texts must not be set: what this detector finds was fixed by its export; mmort export --open-vocabulary"
     assert message in refused(*files, "--texts", "cat")
-    assert "--vocabulary is for checkpoints" in refused(*files, "--vocabulary", "vocab.txt")
+    assert "--vocabulary is for checkpoints" in misused(*files, "--vocabulary", "vocab.txt")
 
 
 def test_texts_of_a_detector_without_a_language_model(exported):

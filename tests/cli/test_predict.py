@@ -14,12 +14,13 @@ import cv2
 import numpy as np
 import pytest
 
+import mmort.predict
 from mmort import Predictor
 from mmort.cli import engines
 from mmort.cli import predict as predict_command
 from mmort.demo import CONFIG, IMAGES, MODEL
-from mmort.predict import AnnotatedImages, Detections, Record, Windows, list_images, read_image
-from tests.cli.running import refused, run
+from mmort.predict import AnnotatedImages, Detections, PredictOptions, Record, Windows, list_images, read_image
+from tests.cli.running import misused, refused, run
 from tests.predict import tiny_detector
 
 NAMES = [path.name for path in IMAGES]
@@ -66,11 +67,11 @@ def test_windows(folder, tiny):
     code, out, err = predict(tiny, f"photos/{NAMES[0]}", "--window", size, "--overlap", 10, "--json")
     assert (code, err) == (0, "")
     assert len(json.loads(out)["detections"]) == len(Windows(size, 10).positions(height, width))
-    message = refused("predict", tiny, "photos", "--window", size, "--engine", "ray")
+    message = misused("predict", tiny, "photos", "--window", size, "--engine", "ray")
     assert message == "mmort: error: predict: --window runs in this process only; leave out --engine ray\n"
-    message = refused("predict", tiny, "photos", "--overlap", 10)
+    message = misused("predict", tiny, "photos", "--overlap", 10)
     assert message == "mmort: error: predict: --overlap needs --window, the size of the windows\n"
-    message = refused("predict", tiny, "photos", "--window", 200)
+    message = misused("predict", tiny, "photos", "--window", 200)
     assert "--window 200 needs --overlap, how many pixels neighbours share: fewer than the window's" in message
 
 
@@ -376,13 +377,30 @@ def test_pictures_are_not_replaced(tiny, folder):
     )
 
 
+def test_annotated_pictures_of_another_run_are_not_replaced(tiny, folder):
+    (folder / "show").mkdir()
+    drawn = folder / "show" / NAMES[1]
+    drawn.write_text("mine")
+    message = f"mmort: error: annotated image exists: show/{NAMES[1]}; --force replaces it\n"
+    for output in ([], ["-o", "out"]):
+        assert refused("predict", tiny, "photos", *output, "--show-dir", "show") == message
+        assert (os.listdir("show"), drawn.read_text()) == ([NAMES[1]], "mine")
+    with pytest.raises(FileExistsError, match=r"; force=True replaces it$"):
+        mmort.predict.predict(Predictor(tiny), "photos", PredictOptions(show_dir="show"))
+    assert predict(tiny, "photos", "-o", "out", "--show-dir", "show", "--force")[0] == 0
+    assert read_image(drawn).shape == read_image(IMAGES[1]).shape
+    assert predict(tiny, "photos", "-o", "out", "--show-dir", "show")[0] == 0  # the record says whose they are
+
+
+@pytest.mark.filterwarnings("always::mmort.predict.image_files.LeftOutWarning")
 def test_annotated_pictures_stay_in_their_directory(tiny, folder, monkeypatch):
     (folder / "other").mkdir()
     (folder / "photos/other").mkdir()
     shutil.copy(folder / "photos" / NAMES[0], folder / "other/b.png")
     (folder / "photos/other/b.png").write_text("mine")
     monkeypatch.chdir(folder / "photos")
-    assert predict(tiny, ".", "../other", "--show-dir", "out")[0] == 0
+    code, _, err = predict(tiny, ".", "../other", "--show-dir", "out")
+    assert (code, err.count("left out other")) == (0, 1)
     assert (folder / "photos/other/b.png").read_text() == "mine"
     written = [path.relative_to(folder / "photos/out").as_posix() for path in (folder / "photos/out").rglob("*.png")]
     assert sorted(written) == ["other/b.png", *(f"photos/{name}" for name in NAMES)]

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import pathlib
 import pickle
 import re
@@ -20,7 +21,7 @@ from mmort.predict import Predictor, read_image
 from mmort.predict.engines import onnxruntime as network
 from mmort.predict.engines import ray as ray_engine
 from tests.cli import voc
-from tests.cli.running import refused, run
+from tests.cli.running import misused, refused, run
 from tests.detect import text_cases
 from tests.detect.small_exports import PIPELINE
 from tests.predict import tiny_detector
@@ -96,9 +97,9 @@ def test_every_argument_has_a_test_and_a_row_in_the_document():
 def test_config(boxes):
     assert figures(printed("test", demo.MODEL, *DATA, "--threads", 1, "--eval", "bbox")) == boxes
     message = "without a CONFIG, MODEL must be an ONNX file, and --ann and --img-dir must be given"
-    assert message in refused("test", demo.MODEL, "--eval", "bbox")
-    assert message in refused("test", demo.CHECKPOINT, *DATA, "--backend", "torch", "--eval", "bbox")
-    assert "change a CONFIG; give one" in refused("test", demo.MODEL, *DATA, "--data-root", ".", "--eval", "bbox")
+    assert message in misused("test", demo.MODEL, "--eval", "bbox")
+    assert message in misused("test", demo.CHECKPOINT, *DATA, "--backend", "torch", "--eval", "bbox")
+    assert "change a CONFIG; give one" in misused("test", demo.MODEL, *DATA, "--data-root", ".", "--eval", "bbox")
 
 
 def test_import(tmp_path):
@@ -171,7 +172,7 @@ def test_vocabulary(words, tmp_path):
     (tmp_path / "vocab.txt").write_text(vocabulary + "more\n")
     more = "--eval", "bbox", "--texts", "zero", "--vocabulary", tmp_path / "vocab.txt"
     assert "vocabulary must have as many tokens as the language model" in refused(*command, *more)
-    refusal = refused("test", demo.CONFIG, demo.MODEL, *DATA, "--eval", "bbox", "--vocabulary", "vocab.txt")
+    refusal = misused("test", demo.CONFIG, demo.MODEL, *DATA, "--eval", "bbox", "--vocabulary", "vocab.txt")
     assert "--vocabulary is for checkpoints" in refusal
 
 
@@ -199,9 +200,9 @@ def test_force(tmp_path):
 
 def test_format_only(tmp_path):
     prefix = tmp_path / "digits"
-    assert "nothing to do: give at least one of --output, --eval, --format-only" in refused(*COMMAND)
-    assert "--eval and --format-only exclude" in refused(*COMMAND, "--format-only", "--eval", "bbox")
-    assert "needs --eval-options jsonfile_prefix=PREFIX" in refused(*COMMAND, "--format-only")
+    assert "nothing to do: give at least one of --output, --eval, --format-only" in misused(*COMMAND)
+    assert "--eval and --format-only exclude" in misused(*COMMAND, "--format-only", "--eval", "bbox")
+    assert "needs --eval-options jsonfile_prefix=PREFIX" in misused(*COMMAND, "--format-only")
     out = printed(*COMMAND, "--format-only", "--eval-options", f"jsonfile_prefix={prefix}")
     assert out == f"wrote {prefix}.bbox.json\nwrote {prefix}.segm.json\n"
     rows = json.loads((tmp_path / "digits.segm.json").read_text())
@@ -250,6 +251,16 @@ def test_show_dir(tmp_path):
         drawn, image = read_image(tmp_path / "new" / "pictures" / path.name), read_image(path)
         assert drawn.shape == image.shape
         assert (drawn != image).mean() > 0.05
+
+
+def test_show_dir_replaces_with_force_only(tmp_path):
+    drawn = tmp_path / demo.IMAGES[2].name
+    drawn.write_text("mine")
+    message = f"mmort: error: annotated image exists: {drawn}; --force replaces it\n"
+    assert refused(*COMMAND, "--show-dir", tmp_path) == message
+    assert (os.listdir(tmp_path), drawn.read_text()) == ([drawn.name], "mine")
+    printed(*COMMAND, "--show-dir", tmp_path, "--force")
+    assert read_image(drawn).shape == read_image(demo.IMAGES[2]).shape
 
 
 def test_show_dir_never_overwrites_an_image(first, tmp_path):
@@ -395,7 +406,7 @@ def test_metrics_json(boxes, tmp_path):
 
 def test_parallel(boxes):
     assert figures(printed(*COMMAND, "--eval", "bbox", "--parallel", 2)) == boxes
-    assert "--parallel is for ONNX files" in refused(*COMMAND, "--eval", "bbox", "--backend", "torch", "--parallel", 2)
+    assert "--parallel is for ONNX files" in misused(*COMMAND, "--eval", "bbox", "--backend", "torch", "--parallel", 2)
 
 
 def test_batch_size(boxes):

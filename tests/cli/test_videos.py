@@ -17,7 +17,7 @@ from mmort.demo import IMAGES
 from mmort.predict import Record, draw, list_images, read_image
 from mmort.predict.predicting import video_source
 from mmort.predict.video import AnnotatedVideo, Video
-from tests.cli.running import refused, run
+from tests.cli.running import misused, refused, run
 from tests.predict import tiny_detector
 
 COUNT, RATE, HEIGHT, WIDTH = 10, 5, 48, 64
@@ -99,6 +99,9 @@ def test_annotated_videos(tiny, clip, folder):
     first = next(drawn.frames()).image
     assert np.abs(first.astype(int) - annotated).mean() < np.abs(frame.astype(int) - annotated).mean() / 2
     assert os.listdir("show/b") == ["clip.mp4"]
+    message = "mmort: error: annotated video exists: show/b/clip.mp4; --force replaces it\n"
+    assert refused("predict", tiny, clip, "--show-dir", "show/b") == message
+    assert predict(tiny, clip, "--show-dir", "show/b", "--force")[0] == 0
 
 
 def test_an_interrupted_annotated_video_is_drawn_again(tiny, clip, folder, monkeypatch):
@@ -177,9 +180,12 @@ def test_lists_of_other_videos(tiny, clip, folder, text):
     assert "list.avi: a list of other files, not a video" in refused("predict", tiny, "list.avi")
 
 
-@pytest.mark.parametrize("address", ["http://example.org/a.jpg", "rtsp://camera/stream"])
-def test_addresses_are_not_fetched(tiny, address):
-    assert f"{address} is an address, and nothing is fetched; download it first" in refused("predict", tiny, address)
+@pytest.mark.parametrize(
+    ("address", "advice"),
+    [("http://example.org/a.jpg", "download it first"), ("rtsp://camera/stream", "pass frames that OpenCV has read")],
+)
+def test_addresses_are_not_fetched(tiny, address, advice):
+    assert f"{address} is an address, and nothing is fetched; {advice}" in refused("predict", tiny, address)
 
 
 @pytest.mark.parametrize("number", [2**31, 10**30])
@@ -199,17 +205,22 @@ def test_an_image_on_standard_input(tiny, monkeypatch):
     monkeypatch.setattr(sys, "stdin", content)
     assert predict(tiny, "-") == (0, "-: b 0.50\n", "")
     for option in ("-o", "--show-dir"):
-        assert "an image on standard input has no name" in refused("predict", tiny, "-", option, "out")
+        assert "an image on standard input has no name" in misused("predict", tiny, "-", option, "out")
     monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(b"no image")))
     message = "mmort: error: standard input: not an image in a format that OpenCV reads\n"
     assert refused("predict", tiny, "-") == message
 
 
+@pytest.mark.filterwarnings("always::mmort.predict.image_files.LeftOutWarning")
 def test_folders_below_a_folder(tiny, folder):
     (folder / "photos" / "2024").mkdir(parents=True)
     shutil.copy(IMAGES[0], "photos")
     shutil.copy(IMAGES[1], "photos/2024")
-    assert predict(tiny, "photos")[1].count("\n") == 1
+    code, out, err = predict(tiny, "photos")
+    assert (code, out.count("\n")) == (0, 1)
+    assert (
+        err == "mmort: warning: photos: left out 2024; folders below a folder are searched with recursive=True (-r)\n"
+    )
     code, out, _ = predict(tiny, "photos", "-r")
     assert code == 0
     assert sorted(line.partition(":")[0] for line in out.splitlines()) == [

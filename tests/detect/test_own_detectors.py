@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from mmort.detect import build
-from mmort.detect.entries import PARTS
+from mmort.detect.entries import OF_YOUR_OWN, PARTS
 from mmort.detect.extension import run_extension
-from tests.cli.running import refused
+from tests.cli.running import misused
 from tests.detect import dense_cases
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "own_detectors.md").read_text(encoding="utf-8")
@@ -50,8 +50,25 @@ def test_the_documents_file_makes_its_detector(file):
 
 def test_a_name_that_is_taken_is_refused(file):
     file.write_text(file.read_text().replace('"detector", "ScaledRetinaHead"', '"detector", "RetinaHead"'))
-    with pytest.raises(ValueError, match="'RetinaHead' is registered already, as RetinaNet"):
+    line = file.read_text()[: file.read_text().index("@register")].count("\n") + 1
+    with pytest.raises(
+        ValueError, match=rf"my_heads\.py, line {line}: ValueError: .*'RetinaHead' is registered already, as RetinaNet"
+    ):
         run_extension(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("import math\nimport no_such_module\n", "line 2: ModuleNotFoundError: No module named 'no_such_module'"),
+        ("x = 1\ndef f():\n    return 1 / 0\nf()\n", "line 3: ZeroDivisionError: division by zero"),
+        ("x = (\n", "line 1: SyntaxError: '\\(' was never closed"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_named_with_its_line(tmp_path, text, message):
+    (tmp_path / "wrong.py").write_text(text)
+    with pytest.raises(ValueError, match=rf"wrong\.py, {message}"):
+        run_extension(tmp_path / "wrong.py")
 
 
 @pytest.mark.parametrize("name", ["missing.py", "my_heads.txt"])
@@ -65,7 +82,8 @@ def test_files_that_are_no_python_files(tmp_path, name):
 def test_both_refusals_name_the_guide():
     for unknown in (config(type="Other"), config() | {"model": config()["model"] | {"backbone": {"type": "Other"}}}):
         with pytest.raises(
-            ValueError, match=r"'Other' .*is not supported; .*; one of your own: docs/own_detectors\.md$"
+            ValueError,
+            match=rf"'Other' .*is not supported; .*; {re.escape(OF_YOUR_OWN)}$",
         ):
             build(unknown)
 
@@ -87,7 +105,7 @@ def test_commands(file, tmp_path):
     unknown = subprocess.run(command, capture_output=True, text=True)
     assert unknown.returncode == 1
     assert NAME in unknown.stderr
-    assert unknown.stderr.endswith("docs/own_detectors.md says how to register a head or part of your own\n")
+    assert unknown.stderr.endswith(f"  {OF_YOUR_OWN}\n")
     accepted = subprocess.run([*command, "--import", str(file)], capture_output=True, text=True)
     assert (accepted.returncode, accepted.stdout.strip()) == (0, f"{settings}: supported")
-    assert "--import is for checkpoints" in refused("test", settings, "model.onnx", "--eval", "bbox", "--import", file)
+    assert "--import is for checkpoints" in misused("test", settings, "model.onnx", "--eval", "bbox", "--import", file)

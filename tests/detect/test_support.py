@@ -76,7 +76,9 @@ def test_command(tmp_path, capsys):
     expected = f"mmort: error: {path}: not supported:\n  backbone.depth must be one of 18, 34, 50, 101, 152, got 7\n"
     assert capsys.readouterr().err == (
         f"{expected}  neck 'NoFPN' is not supported\n"
-        "  docs/own_detectors.md says how to register a head or part of your own\n"
+        "  one of your own: --import FILE.py registers it; docs/own_detectors.md has an example\n"
     )
-    assert main(["export", str(path)]) == 1
+    assert main(["export", str(path)]) == 2
     assert "CHECKPOINT is required, unless --check is given" in capsys.readouterr().err
+    assert main(["export", "--check", str(path), "other.py"]) == 2
+    assert capsys.readouterr().err == f"mmort: error: --check reads one config, got {path} and other.py\n"

@@ -5,8 +5,10 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -146,6 +148,18 @@ def mmort(*arguments, cluster):
         text=True,
         check=False,
     )
+
+
+@pytest.mark.parametrize("form", ["{}", "ray://{}"])
+def test_a_cluster_that_does_not_answer(form):
+    """Ray itself would try, and print, for minutes."""
+    with socket.socket() as taken:  # nobody listens there
+        taken.bind(("127.0.0.1", 0))
+        address = form.format(f"127.0.0.1:{taken.getsockname()[1]}")
+        result = mmort("predict", MODEL, IMAGES[0], "--engine", "ray", cluster=SimpleNamespace(address=address))
+    assert result.returncode == 1
+    (line,) = result.stderr.splitlines()
+    assert f"ray: nothing answers at {address}, which RAY_ADDRESS names: " in line
 
 
 def test_mmort_predict(cluster, photos, tmp_path):

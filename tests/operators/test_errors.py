@@ -466,3 +466,10 @@ def test_subpackages_name_their_import():
     code = "import mmort; mmort.torch"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.stderr.endswith("AttributeError: mmort.torch is not imported yet: import mmort.torch\n")
+
+
+def test_a_function_like_an_unknown_one_is_suggested():
+    result = subprocess.run([sys.executable, "-c", "import mmort; mmort.sotf_nms"], capture_output=True, text=True)
+    assert result.stderr.endswith(
+        "AttributeError: module 'mmort' has no attribute 'sotf_nms'. Did you mean: 'soft_nms'?\n"
+    )

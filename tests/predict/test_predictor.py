@@ -314,7 +314,9 @@ def test_folders_and_patterns(tmp_path, monkeypatch):
     for name in ("b.png", "a.JPG", "note.txt", "sub/c.tiff", "[x].png"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"")
-    assert [str(path) for path in list_images(".")] == ["[x].png", "a.JPG", "b.png"]
+    with pytest.warns(LeftOutWarning, match=r"^\.: left out sub; folders .* are searched with recursive=True \(-r\)$"):
+        assert [str(path) for path in list_images(".")] == ["[x].png", "a.JPG", "b.png"]
+    assert [str(path) for path in list_images(".", recursive=True)] == ["[x].png", "a.JPG", "b.png", "sub/c.tiff"]
     assert [str(path) for path in list_images("**/*.*")] == ["[x].png", "a.JPG", "b.png", "sub/c.tiff"]
     assert [str(path) for path in list_images("b.png", "*.png", "[x].png", "none.jpg")] == [
         "b.png",
@@ -334,16 +336,26 @@ def test_folders_and_patterns(tmp_path, monkeypatch):
 
 
 def test_images_that_are_left_out_are_named(tmp_path):
-    for name in ("a.png", "b.HEIC", "c.txt", "d.mp4"):
+    for name in ("a.png", "b.HEIC", "c.txt", "d.mp4", "e.cr2", "f.NEF", ".hidden/g.png", "labels/a.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"")
-    with pytest.warns(
-        LeftOutWarning, match=r": left out b\.HEIC and 1 more; OpenCV reads no images of this kind"
-    ) as caught:
+    (tmp_path / "link").symlink_to(".hidden")
+    named = r": left out b\.HEIC, d\.mp4, e\.cr2 and 1 more; OpenCV reads no images of this kind"
+    with pytest.warns(LeftOutWarning, match=named) as caught:
         assert [path.name for path in list_images(tmp_path)] == ["a.png"]
-    assert caught[0].filename == __file__
-    (tmp_path / "d.mp4").unlink()
+    assert [warning.filename for warning in caught] == [__file__]
+    for name in ("d.mp4", "e.cr2", "f.NEF"):
+        (tmp_path / name).unlink()
     with pytest.warns(LeftOutWarning, match=r": left out b\.HEIC; "):
         list_images(tmp_path / "*")
+
+
+def test_a_folder_or_a_video_is_no_image(tmp_path):
+    with pytest.raises(IsADirectoryError, match=r" is a folder; predict\(FOLDER\) takes its images$"):
+        predictor()(tmp_path)
+    for call in (predictor(), predictor().predict):
+        with pytest.raises(ValueError, match=r"^Predictor: clip\.mp4 is a video; mmort\.predict\.predict\("):
+            call("clip.mp4")
 
 
 def broken(tmp_path):
@@ -469,7 +481,10 @@ def test_the_threads_end_with_the_pictures():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"preprocessing": None}, "model has no preprocessing in its metadata; pass it as the config's test pipeline"),
+        (
+            {"preprocessing": None},
+            "model has no preprocessing in its metadata; adopt the file: mmort adopt MODEL.onnx --config",
+        ),
         ({"threads": 2}, "providers, threads, io_binding, parallel and engine are for a path"),
         ({"providers": ["CPUExecutionProvider"]}, "providers, threads, io_binding, parallel and engine are for a path"),
         ({"io_binding": True}, "providers, threads, io_binding, parallel and engine are for a path"),
@@ -536,7 +551,7 @@ def test_pickled(tmp_path):
 
 
 def test_files_without_metadata_need_the_preprocessing(tmp_path):
-    with pytest.raises(ValueError, match=r"x\.onnx has no preprocessing in its metadata; pass it as"):
+    with pytest.raises(ValueError, match=r"x\.onnx has no preprocessing in its metadata; adopt the file: "):
         Predictor(tiny_detector.write(tmp_path / "x.onnx", metadata={}), score_threshold=0)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import socket
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from mmort.predict.predictor import Predictor
 
 BATCHES_PER_TASK = 16  # a worker reads the next images while the detector runs, but only within a task
+CONNECTION_SECONDS = 10  # for the first answer of a cluster
 MAX_RETRIES = 3  # of a task whose worker died; an image that ends every worker must not run for ever
 
 
@@ -134,11 +136,25 @@ def _cause(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
 
 
+def _require_cluster() -> None:
+    """Raise OSError if nothing answers at the cluster's address, where Ray would try, and print, for minutes."""
+    address = os.environ.get("RAY_ADDRESS", "")
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if port.isdigit():  # unlike "auto" and "local"
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), CONNECTION_SECONDS).close()
+        except OSError as error:
+            raise OSError(
+                f"ray: nothing answers at {address}, which RAY_ADDRESS names: {error.strerror or error}"
+            ) from None
+
+
 @contextmanager
 def _connected(ray: Any, threads: int) -> Iterator[None]:
     """Connect to the cluster, or start one that ends with the block."""
     started = not ray.is_initialized()
     if started:
+        _require_cluster()
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report to its makers
         try:
             ray.init(logging_level=logging.WARNING, **_local_settings())
