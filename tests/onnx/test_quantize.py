@@ -16,7 +16,7 @@ from mmort.onnx.quantize.folding import fold_normalizations
 from mmort.onnx.quantize.losses import detection_loss, layer_errors, layers_to_leave
 from mmort.onnx.quantize.quantized_nodes import quantized_nodes, silu_inputs
 from mmort.predict import Preprocessing
-from tests.cli.running import refused, run
+from tests.cli.running import misused, refused, run
 from tests.front_ends import make_session
 from tests.onnx.tiny_transformer import scenes, transformer
 from tests.predict import tiny_detector
@@ -231,11 +231,11 @@ def test_normalizations_are_folded(rng, biased):
 def test_ranges_are_those_of_all_inputs(rng):
     model = detector(rng)
     sets = images(rng)
-    result, count = ranges(model, ["x", "b"], sets, averaged=False)
+    found, count = ranges(model, ["x", "b"], sets)
     assert count == 3
     stacked = np.stack([array for (array,) in sets])
-    np.testing.assert_array_equal(result[0], [stacked.min(), stacked.max()])
-    assert result[1, 0] == 0 < result[1, 1]
+    np.testing.assert_array_equal(found.extremes[0], [stacked.min(), stacked.max()])
+    assert found.extremes[1, 0] == 0 < found.extremes[1, 1]
 
 
 def test_means_of_ranges():
@@ -244,16 +244,17 @@ def test_means_of_ranges():
     graph = oh.make_graph([node("Neg", ["x"], ["y"])], "numbers", infos[:1], infos[1:])
     model = oh.make_model(graph, opset_imports=[oh.make_opsetid("", 18)], ir_version=8)
     sets = [[np.array(values, np.float32)] for values in ([-1, 2], [], [-3, 100])]
-    result, count = ranges(model, ["x", "y"], sets, averaged=True)
+    found, count = ranges(model, ["x", "y"], sets)
     assert count == 3
-    np.testing.assert_array_equal(result, [[-2, 51], [-51, 2]])
+    np.testing.assert_array_equal(found.means, [[-2, 51], [-51, 2]])
+    np.testing.assert_array_equal(found.extremes, [[-3, 100], [-100, 3]])
 
 
 def test_a_network_with_silus(tmp_path, rng):
     """It has the mean ranges, and the input of a SiLU ends where the sigmoid is 0."""
     model, sets = detector(rng), [[10 * image] for (image,) in images(rng)]
     names = ["a0", "a", "e0"]
-    extreme, mean = (ranges(model, names, sets, averaged=averaged)[0] for averaged in (False, True))
+    extreme, mean = ranges(model, names, sets)[0]
     assert mean[0, 0] < -12
     assert (extreme[:, 1] > mean[:, 1]).all()
     onnx.save(model, tmp_path / "model.onnx")
@@ -262,6 +263,45 @@ def test_a_network_with_silus(tmp_path, rng):
     tensors = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in file.graph.initializer}
     widths = [255 * tensors[f"{name}_scale"] for name in names]
     np.testing.assert_allclose(widths, [6 + mean[0, 1], *np.ptp(mean[1:], axis=1)], rtol=1e-5)
+
+
+@pytest.mark.parametrize(("weight", "bias", "highest"), [(1, -5, 10), (-40, 20, 17 / 8)], ids=["extremes", "means"])
+def test_the_ranges_that_move_detections_less(tmp_path, rng, weight, bias, highest):
+    """One image of eight is bright: either it has the only objects, or the other images need small steps."""
+    nodes = [
+        node("Conv", ["x", "one"], ["a0"], "first"),
+        node("Sigmoid", ["a0"], ["a1"]),
+        node("Mul", ["a0", "a1"], ["a"]),
+        node("Conv", ["a", "one"], ["b0"], "second"),
+        node("Relu", ["b0"], ["b"]),
+        node("Conv", ["b", "weight", "bias"], ["c"], "last"),
+        node("Sigmoid", ["c"], ["d"]),
+        node("Reshape", ["d", "rows"], ["scores"]),
+        node("Concat", ["boxes", "scores"], ["dets"], axis=2),
+        node("Identity", ["zeros"], ["labels"]),
+    ]
+    boxes = np.arange(64, dtype=np.float32)[None, :, None] + np.array([0, 0, 1, 1], np.float32)
+    arrays = {"one": [[[[1]]]], "weight": [[[[weight]]]], "bias": [bias], "boxes": boxes}
+    arrays = {name: np.asarray(array, np.float32) for name, array in arrays.items()}
+    arrays |= {"rows": np.array([1, 64, 1]), "zeros": np.zeros((1, 64), np.int64)}
+    infos = [
+        oh.make_tensor_value_info(name, kind, shape)
+        for name, kind, shape in (
+            ("x", onnx.TensorProto.FLOAT, [1, 1, 8, 8]),
+            ("dets", onnx.TensorProto.FLOAT, [1, 64, 5]),
+            ("labels", onnx.TensorProto.INT64, [1, 64]),
+        )
+    ]
+    tensors = [onnx.numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    graph = oh.make_graph(nodes, "brightness", infos[:1], infos[1:], tensors)
+    onnx.save(oh.make_model(graph, opset_imports=[oh.make_opsetid("", 18)], ir_version=8), tmp_path / "model.onnx")
+    sets = [[rng.random((1, 1, 8, 8)).astype(np.float32)] for _ in range(8)]
+    for index, (image,) in enumerate(sets):
+        image[0, 0, 0, 0] = 1 if index else 10
+    mmort.onnx.quantize(tmp_path / "model.onnx", tmp_path / "int8.onnx", sets)
+    file = onnx.load(tmp_path / "int8.onnx")
+    (scale,) = (onnx.numpy_helper.to_array(tensor) for tensor in file.graph.initializer if tensor.name == "x_scale")
+    assert 255 * scale == pytest.approx(highest, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -283,7 +323,6 @@ def test_what_is_a_silu(ends, outputs, expected):
     assert silu_inputs(ir.from_proto(oh.make_model(graph)).graph) == expected
 
 
-@pytest.mark.parametrize("averaged", [False, True])
 @pytest.mark.parametrize(
     ("values", "refusal"),
     [
@@ -293,18 +332,19 @@ def test_what_is_a_silu(ends, outputs, expected):
         ([], "x has no elements for any set of inputs"),
     ],
 )
-def test_ranges_that_give_no_scale(values, refusal, averaged):
+def test_ranges_that_give_no_scale(values, refusal):
     infos = [oh.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["N"]) for name in "xy"]
     graph = oh.make_graph([node("Relu", ["x"], ["y"])], "numbers", infos[:1], infos[1:])
     model = oh.make_model(graph, opset_imports=[oh.make_opsetid("", 18)], ir_version=8)
     strange, usual = [np.array(values, np.float32)], [np.array([0, 1], np.float32)]
     with pytest.raises(ValueError, match=refusal):
-        ranges(model, ["x"], [strange], averaged=averaged)
+        ranges(model, ["x"], [strange])
     if values:
         with pytest.raises(ValueError, match="x must be finite"):
-            ranges(model, ["x"], [strange, usual], averaged=averaged)
+            ranges(model, ["x"], [strange, usual])
     else:
-        np.testing.assert_array_equal(ranges(model, ["x"], [strange, usual], averaged=averaged)[0], [[0, 1]])
+        for bounds in ranges(model, ["x"], [strange, usual])[0]:
+            np.testing.assert_array_equal(bounds, [[0, 1]])
 
 
 @exact_sums
@@ -555,7 +595,7 @@ def test_errors_of_layers(rng):
     """Of convolutions, alone: the rounding, or more where a range is too narrow."""
     model, sets = detector(rng), images(rng)
     weights = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-    bounds = dict(zip("xa", ranges(model, ["x", "a"], sets, averaged=False)[0], strict=True))
+    bounds = dict(zip("xa", ranges(model, ["x", "a"], sets)[0].extremes, strict=True))
     layers = {name: (weights[name], 0) for name in ("stem", "deep")}
     errors = layer_errors(model, layers, bounds, sets)
     assert list(errors) == ["stem", "deep"]
@@ -597,7 +637,7 @@ def test_the_command_measures_both_files(tmp_path, rng, photos):
         for row in rows[1:3]:
             assert float(row[column]) == pytest.approx(evaluated[column][row[0]], abs=5e-5)
     assert evaluated[1] != evaluated[2]
-    assert "--img-dir and --data-root are for a data set, which --ann names" in refused(
+    assert "--img-dir and --data-root are for a data set, which --ann names" in misused(
         *arguments, "--force", "--img-dir", photos
     )
 

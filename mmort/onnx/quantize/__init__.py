@@ -21,7 +21,8 @@ def quantize(
     """Write a file whose convolutions, fully connected layers and matrix products compute with 8-bit integers.
 
     Weights are rounded to int8 for each output channel.  Feature maps are rounded to uint8, in the range that they have
-    in the calibration; in networks with SiLUs, in the mean range of its sets.  Predictions are not quantized: the last
+    in the calibration, or, in networks with SiLUs, in the mean range of its sets: of the files that have detections,
+    whichever moves them less.  Predictions are not quantized: the last
     layers of all branches, the decoding of boxes, suppression, and mmort's own operators compute as before.  Nodes of
     the quantized file are ONNX's QuantizeLinear and DequantizeLinear around the standard ones, by
     onnxruntime.quantization, which ONNX Runtime fuses, and MatMulInteger for the products with constant weights of

@@ -1,13 +1,13 @@
 """The ranges of feature maps, from runs of the model on typical inputs.
 
-They are the extremes of all inputs, which networks of ReLUs need, or means over the inputs.  SiLUs have long tails on
+They are the extremes of all inputs, which networks of ReLUs need, and means over the inputs.  SiLUs have long tails on
 which little depends: what few inputs have beyond the mean range is clipped, and all else rounded to smaller steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -40,12 +40,16 @@ class Sample:
             yield values
 
 
-def ranges(
-    model: onnx.ModelProto, tensors: Sequence[str], sets: Iterable[Sequence[Any]], *, averaged: bool
-) -> tuple[NDArray[np.float32], int]:
-    """Return the minimum and maximum of each tensor over all sets of inputs, or 0, and the number of sets.
+class Ranges(NamedTuple):
+    """The ranges of tensors, which contain 0: rows of a minimum and a maximum."""
 
-    If `averaged`, they are means over the sets for which the tensor has elements.
+    extremes: NDArray[np.float32]
+    means: NDArray[np.float32]
+    """Over the sets for which a tensor has elements."""
+
+
+def ranges(model: onnx.ModelProto, tensors: Sequence[str], sets: Iterable[Sequence[Any]]) -> tuple[Ranges | None, int]:
+    """Return the ranges of tensors in runs on sets of inputs, and the number of sets; None without any.
 
     Raises
     ------
@@ -71,11 +75,13 @@ def ranges(
         total[filled] += bounds[filled, :2]
         counts += filled
         number += 1
-    if number:
-        _require_ranges(tensors, low, high)
-        if averaged:
-            low, high = (total / counts[:, None]).T.astype(np.float32)
-    return np.stack([np.minimum(low, 0), np.maximum(high, 0)], axis=1), number
+    if not number:
+        return None, 0
+    _require_ranges(tensors, low, high)
+    bounds = np.stack([low, high], axis=1), (total / counts[:, None]).astype(np.float32)
+    return Ranges(
+        *(np.stack([np.minimum(pair[:, 0], 0), np.maximum(pair[:, 1], 0)], axis=1) for pair in bounds)
+    ), number
 
 
 def _require_ranges(tensors: Sequence[str], low: NDArray[np.float32], high: NDArray[np.float32]) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
 import onnx.helper
 import onnx_ir as ir
+from numpy.typing import NDArray
 from onnx_ir.passes.common import IdentityEliminationPass, LiftConstantsToInitializersPass, RemoveUnusedNodesPass
 
 from mmort.onnx.accelerate.pipeline import load
@@ -35,6 +37,9 @@ from mmort.onnx.quantize.quantized_nodes import (
     silu_inputs,
 )
 from mmort.onnx.quantize.report import Quantization
+
+Bounds: TypeAlias = dict[str, NDArray[np.float32]]
+"""The minimum and maximum of feature maps, by name."""
 
 MAX_MEASURED = 32
 """Sets of inputs on which losses are measured."""
@@ -82,16 +87,21 @@ def quantize_file(
     } | {product.features: None for product in candidates}
     tensors, silus = list(names), silu_inputs(nodes)
     sample = Sample(MAX_MEASURED)
-    measured, count = ranges(model, tensors, sample.passing(calibration), averaged=bool(silus))
-    if count == 0:
+    found, count = ranges(model, tensors, sample.passing(calibration))
+    if found is None:
         raise ValueError("quantize: calibration must have at least one set of inputs, got none")
     before = np.isin(tensors, list(silus))
-    measured[before, 0] = np.maximum(measured[before, 0], SILU_ENDS)
-    bounds = dict(zip(tensors, measured, strict=True))
 
-    def build(left: Collection[str]) -> onnx.ModelProto:
+    def bounds_of(measured: NDArray[np.float32]) -> Bounds:
+        ends = measured.copy()
+        ends[before, 0] = np.maximum(ends[before, 0], SILU_ENDS)
+        return dict(zip(tensors, ends, strict=True))
+
+    def build(bounds: Bounds, left: Collection[str] = ()) -> onnx.ModelProto:
         chosen = [product for product in candidates if product.name not in left]
         return _quantized(model, quantized_nodes(graph, left), chosen, bounds)
+
+    bounds = bounds_of(found.means if silus else found.extremes)
 
     layers = {name_of(node): node for node in nodes if node.op_type in LAYERS}
     weights = {product.name: (product.weights, 1) for product in candidates}
@@ -100,10 +110,14 @@ def quantize_file(
     costly, loss = set[str](), None
     if has_detections(model):
         expected = detect(model, sample.sets)
+
+        def loss_of(bounds: Bounds, left: Collection[str] = ()) -> float:
+            return detection_loss(expected, detect(build(bounds, left), sample.sets))
+
+        if silus:  # which may be a small part of the network
+            bounds = min(bounds, bounds_of(found.extremes), key=loss_of)
         costly, loss = layers_to_leave(
-            lambda: worst_first(layer_errors(model, weights, bounds, sample.sets)),
-            lambda left: detection_loss(expected, detect(build(left), sample.sets)),
-            max_loss,
+            lambda: worst_first(layer_errors(model, weights, bounds, sample.sets)), partial(loss_of, bounds), max_loss
         )
     if len(costly) == len(weights):
         raise ValueError(
@@ -113,7 +127,7 @@ def quantize_file(
     chosen = [name for name in (*layers, *(product.name for product in candidates)) if name not in costly]
     why = reasons(graph, chosen, costly)
     left = [name for names in why.values() for name in names]
-    files.save(build(costly), output, path)
+    files.save(build(bounds, costly), output, path)
     return Quantization(tuple(chosen), tuple(left), count, why, loss)
 
 
@@ -124,7 +138,7 @@ def _advice(model: onnx.ModelProto) -> str:
 
 
 def _quantized(
-    model: onnx.ModelProto, nodes: Sequence[ir.Node], chosen: Sequence[Product], bounds: dict[str, Any]
+    model: onnx.ModelProto, nodes: Sequence[ir.Node], chosen: Sequence[Product], bounds: Bounds
 ) -> onnx.ModelProto:
     """Return the model with these nodes and products between DequantizeLinear and QuantizeLinear."""
     result = ir.from_proto(_with_quantized_nodes(model, nodes, bounds) if nodes else model)
@@ -134,7 +148,7 @@ def _quantized(
     return ir.to_proto(result)
 
 
-def _with_quantized_nodes(model: onnx.ModelProto, nodes: Sequence[ir.Node], bounds: dict[str, Any]) -> onnx.ModelProto:
+def _with_quantized_nodes(model: onnx.ModelProto, nodes: Sequence[ir.Node], bounds: Bounds) -> onnx.ModelProto:
     """Return the model with these nodes between DequantizeLinear and QuantizeLinear."""
     from onnxruntime.quantization import CalibrationMethod, QuantType
     from onnxruntime.quantization.calibrate import TensorsData
