@@ -14,7 +14,7 @@ from mmort.demo import IMAGES, MODEL
 from mmort.onnx import make_portable
 from mmort.predict import OpenVinoNetwork
 from mmort.predict.engines.openvino import _compile
-from tests.cli.running import refused, run
+from tests.cli.running import misused, run
 
 BFLOAT16 = "BF16" in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
 
@@ -185,5 +185,5 @@ def test_commands(inlined, tmp_path):
     )
     assert (code, actual) == (0, expected)
     for engine in ("openvino", "openvino-bfloat16"):
-        message = refused("predict", inlined, IMAGES[0], "--engine", engine, "--provider", "CUDAExecutionProvider")
+        message = misused("predict", inlined, IMAGES[0], "--engine", engine, "--provider", "CUDAExecutionProvider")
         assert f"--engine {engine} runs on the CPU; CUDAExecutionProvider is ONNX Runtime's" in message
