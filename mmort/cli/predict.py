@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from mmort.cli import engines, texts
-from mmort.cli.outputs import add_force, add_output, print_written
+from mmort.cli.outputs import add_output, print_written
 from mmort.cli.terminal import UsageError, message_of, one_line
 from mmort.cli.thresholds import share
 
@@ -39,7 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "the same command continues a run that was interrupted",
     )
     parser.add_argument("--show-dir", metavar="DIR", help="write annotated images, or an annotated video, to DIR")
-    add_force(parser)
+    parser.add_argument(
+        "--force", action="store_true", help="replace annotated images, or the annotated video, that exist"
+    )
     parser.add_argument("--json", action="store_true", help="print lines of JSON")
     parser.add_argument(
         "--score-thr", type=share, default=0.3, help="leave out detections with a lower score (default: %(default)s)"

@@ -53,12 +53,12 @@ def run_extension(path: str | os.PathLike[str]) -> None:
     try:
         loader.exec_module(module)
     except Exception as error:
-        raise ValueError(f"{file}, line {_line(error, file)}: {type(error).__name__}: {error}") from error
+        raise ValueError(f"{_place(error, file)}: {type(error).__name__}: {error}") from error
 
 
-def _line(error: Exception, file: Path) -> int | None:
-    """Return the last line of the file on the way to an error."""
-    if isinstance(error, SyntaxError):
-        return error.lineno
+def _place(error: Exception, file: Path) -> str:
+    """Return the file, with its last line on the way to an error, if it was compiled."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
-    return lines[-1]
+    if isinstance(error, SyntaxError):
+        lines.append(error.lineno)
+    return f"{file}, line {lines[-1]}" if lines and lines[-1] is not None else str(file)
