@@ -122,7 +122,9 @@ def _refuse_unknown_command(words: Sequence[str]) -> None:
     """End with the command that may have been meant, if the first word is none."""
     commands = [*COMMANDS, "help"]
     if words and not words[0].startswith("-") and words[0] not in commands:
-        similar = get_close_matches(words[0].replace("_", "-"), commands, 1)
+        similar = get_close_matches(words[0].lower().replace("_", "-"), commands, 1)
+        if words[0] == "version":
+            similar = ["--version"]
         advice = f"did you mean {similar[0]}?" if similar else "mmort --help lists them"
         _parser().error(f"no command is called {words[0]} ({advice})")
 
@@ -134,7 +136,10 @@ def _with_suggestions(unknown: Sequence[str], options: Sequence[str]) -> str:
     for word in unknown:
         name, separator, value = word.partition("=")
         similar = [values[word]] if word in values else get_close_matches(name.replace("_", "-"), options, 1, 0.75)
-        words.append(f"{word} (did you mean {similar[0]}{separator}{value}?)" if similar else word)
+        if similar and similar[0] == name:
+            words.append(f"{word} (options come after the command)")
+        else:
+            words.append(f"{word} (did you mean {similar[0]}{separator}{value}?)" if similar else word)
     return " ".join(words)
 
 

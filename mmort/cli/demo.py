@@ -6,16 +6,25 @@ import argparse
 from pathlib import Path
 
 from mmort.cli import texts
-from mmort.cli.outputs import add_output, check_new_folder
+from mmort.cli.outputs import add_output, check_new_outputs
 
-DEFAULT_OUTPUT = "mmort_demo"
+FILES = (
+    "mask_rcnn.onnx",
+    "parity.html",
+    "detections.png",
+    "grounding_dino.onnx",
+    "grounding_dino.texts.onnx",
+    "words.png",
+)
+"""What the demo may write."""
+
 HELP = "export a small detector of handwritten digits, verify the file, detect with it, and draw what it finds"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_output(
-        parser, force=True, default=DEFAULT_OUTPUT, metavar="DIR", help="directory to write to (default: %(default)s)"
+        parser, force=True, default="mmort_demo", metavar="DIR", help="directory to write to (default: %(default)s)"
     )
     parser.add_argument(
         "--texts",
@@ -35,8 +44,8 @@ def run(arguments: argparse.Namespace) -> None:
     directory = Path(arguments.output).absolute()
     if not directory.parent.is_dir():
         raise FileNotFoundError(f"output directory does not exist: {directory.parent}")
-    if arguments.output != DEFAULT_OUTPUT and not arguments.web:  # that folder, and DIR/web, are the demo's own
-        check_new_folder(directory, force=arguments.force)
+    if directory.is_dir() and not arguments.web:  # which writes to a folder of its own
+        check_new_outputs(*(str(directory / name) for name in FILES), force=arguments.force)
     words = texts.read(arguments)
     if arguments.web:
         from mmort.demo import page

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from mmort._files.outputs import require_folder, require_onnx_output, require_output
+from mmort._files.outputs import require_onnx_output, require_output
 
 
 def add_output(
@@ -34,13 +34,6 @@ def check_new_outputs(*files: str | None, force: bool) -> None:
     for file in _wanted(files):
         if not force and os.path.isfile(file):
             raise FileExistsError(f"output file exists: {file}; --force replaces it")
-
-
-def check_new_folder(folder: str | os.PathLike[str], *, force: bool) -> None:
-    """Refuse a folder that cannot be written to, or that has files unless they may be replaced."""
-    require_folder(folder)
-    if not force and os.path.isdir(folder) and os.listdir(folder):
-        raise FileExistsError(f"output directory is not empty: {folder}; --force replaces what has the same name")
 
 
 def check_new_models(*files: str | None, force: bool) -> None:

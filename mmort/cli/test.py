@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from mmort.predict import DetectorFile
 
 HELP = "run a detector over a data set, and compute AP or recall, or write its results"
+RESULTS = "bbox", "segm", "panoptic"
+"""What the files of results in COCO's format are called after their prefix."""
+
 PROVIDERS = {"onnxruntime": None, "tensorrt": ["TensorrtExecutionProvider", "CPUExecutionProvider"]}
 
 
@@ -82,6 +85,8 @@ def run(arguments: argparse.Namespace) -> str | None:
     from mmort.predict import DetectorFile
 
     of_metrics = parse_options(arguments.eval_options)
+    if prefix := of_metrics.get("jsonfile_prefix"):
+        check_new_outputs(*(f"{prefix}.{kind}.json" for kind in RESULTS), force=arguments.force)
     options = mmort.evaluate.TestOptions(
         metrics=arguments.eval or (),
         metric_options=of_metrics,

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["Detector", "build", "load", "register", "unsupported"]
 
 
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'mmort.detect' has no attribute {name!r}")

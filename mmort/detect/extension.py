@@ -41,6 +41,8 @@ def run_extension(path: str | os.PathLike[str]) -> None:
     registers my parts
     """
     file = Path(path)
+    if file.is_dir():
+        raise IsADirectoryError(f"file of own detectors must be a file, got a folder: {file}")
     if not file.is_file():
         raise FileNotFoundError(f"file of own detectors does not exist: {file}")
     if file.suffix != ".py":
@@ -52,11 +54,12 @@ def run_extension(path: str | os.PathLike[str]) -> None:
     module = sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look their module up
     try:
         loader.exec_module(module)
-    except Exception as error:
-        raise ValueError(f"{_place(error, file)}: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        text = error.msg if isinstance(error, SyntaxError) else error
+        raise ValueError(f"{_place(error, file)}: {type(error).__name__}: {text}") from error
 
 
-def _place(error: Exception, file: Path) -> str:
+def _place(error: BaseException, file: Path) -> str:
     """Return the file, with its last line on the way to an error, if it was compiled."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
     if isinstance(error, SyntaxError):

@@ -490,7 +490,7 @@ class Detections:
         Raises
         ------
         ValueError
-            As for `plot`, or if OpenCV writes no format with this suffix.
+            As for `plot`, if OpenCV writes no format with this suffix, or if it would replace the image itself.
         OSError
             If the image cannot be opened, or the file not be written.
         ImportError
@@ -498,6 +498,8 @@ class Detections:
         """
         from mmort.images import write_image
 
+        if isinstance(image, (str, os.PathLike)) and os.path.exists(path) and os.path.samefile(path, image):
+            raise ValueError(f"save: the annotated image would replace {os.fspath(image)}; give another name")
         write_image(path, self.plot(image, scale=scale))
 
     def _with_segmentation(self, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -192,6 +192,7 @@ class AnnotatedImages:
             raise ValueError(f"the annotated image of {min(replaced)} would replace it; do not write to {directory}")
         self._directory = directory
         self._written = {path for path, target in self._targets.items() if target.exists()}
+        self._earlier = set(self._written)
 
     def refuse_to_replace(self, images: Iterable[Path]) -> None:
         """Raise FileExistsError if one of the images has an annotated one."""
@@ -207,6 +208,11 @@ class AnnotatedImages:
         """Return whether an image has an annotated one."""
         return image in self._written
 
+    def describe(self) -> str:
+        """Return how many images have an annotated one, as text, and for how many of these an earlier run wrote it."""
+        count = f"{count_text(len(self), 'image')}, annotated"
+        return f"{count}, {len(self._earlier)} of them by an earlier run" if self._earlier else count
+
     def path(self, image: Path) -> Path:
         """Return the file of an image: of the same format, if OpenCV writes colours in it, and otherwise PNG."""
         return self._targets[image]
@@ -219,6 +225,7 @@ class AnnotatedImages:
         inside(self._directory, target.relative_to(self._directory))  # a link may have come since
         write_image(target, drawn)
         self._written.add(image)
+        self._earlier.discard(image)
 
     def try_to_write(self, image: Path, detections: Detections) -> Exception | None:
         """Do what `write` does; return why that failed, which shall not end a run over many images.

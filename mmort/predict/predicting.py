@@ -18,7 +18,7 @@ from mmort.detections.drawing import draw
 from mmort.images import Image
 from mmort.predict.engines.onnxruntime import DetectorFile
 from mmort.predict.image_files import list_images
-from mmort.predict.output import AnnotatedImages, Record, count_text
+from mmort.predict.output import AnnotatedImages, Record
 from mmort.predict.predictor import Predictor
 from mmort.predict.video import AnnotatedVideo, Frame, Video, is_video
 from mmort.predict.windows import Windows, predict_windows
@@ -46,7 +46,7 @@ class PredictOptions:
     progress : bool, default True
         Show a progress bar, if stderr is a terminal.
     force : bool, default False
-        Replace annotated images, or the annotated video, that are not of an earlier call that recorded the same.
+        Replace annotated images, or the annotated video, that exist.
     """
 
     output: str | os.PathLike[str] | None = None
@@ -158,6 +158,8 @@ def predict(
     >>> result.processed, result.failures
     (4, 0)
     """
+    if not isinstance(predictor, Predictor):
+        raise TypeError(f"predict: predictor must be a Predictor, got {type(predictor).__name__}")
     options = PredictOptions() if options is None else options
     source: str | int | None
     if isinstance(images, int):
@@ -216,7 +218,9 @@ def _predict_images(
         remaining = [
             path
             for path in paths
-            if record is None or path not in record or (annotated is not None and path not in annotated)
+            if record is None
+            or path not in record
+            or (annotated is not None and (options.force or path not in annotated))
         ]
         if annotated is not None and not options.force:
             annotated.refuse_to_replace(path for path in remaining if record is None or path not in record)
@@ -241,7 +245,7 @@ def _predict_images(
             bar.update()
         written = {} if record is None else {record.path: record.describe()}
         if annotated is not None and options.show_dir is not None:
-            written[Path(options.show_dir)] = f"{count_text(len(annotated), 'image')}, annotated"
+            written[Path(options.show_dir)] = annotated.describe()
     return PredictResult(written, len(paths), len(paths) - failures, failures)
 
 
@@ -281,13 +285,13 @@ def _predict_video(
         record = _record(stack, predictor, options)
         target = None if options.show_dir is None else _target(options.show_dir, source)
         start = 0 if record is None else record.frames(name)
-        if target is not None and not target.exists():
+        if target is not None and (options.force or not target.exists()):
             start = 0  # a video is drawn from its beginning
-        elif target is not None and start == 0 and not options.force:
+        elif target is not None and start == 0:
             raise FileExistsError(f"annotated video exists: {target}; force=True replaces it")
         video = stack.enter_context(closing(Video(source)))
         drawn = None
-        if target is not None and (start == 0 or not target.exists()):
+        if target is not None and start == 0:
             target.parent.mkdir(parents=True, exist_ok=True)
             drawn = stack.enter_context(closing(AnnotatedVideo(target, video.frames_per_second)))
         read = start
@@ -317,7 +321,7 @@ def _predict_video(
     if not read:
         raise ValueError(f"{name}: no frame can be read")
     if target is not None:
-        written[target] = ""
+        written[target] = "" if drawn is not None else "by an earlier run"
     return PredictResult(written, video.stated_frames, read, 0)
 
 

@@ -241,7 +241,7 @@ class Predictor:
             return self.run([self._prepare(item) for item in image])
         if isinstance(image, (str, os.PathLike)):
             if os.path.isdir(image):
-                raise IsADirectoryError(f"Predictor: {os.fspath(image)} is a folder; predict(FOLDER) takes its images")
+                raise IsADirectoryError(f"Predictor: {os.fspath(image)} is a folder; .predict(FOLDER) takes its images")
             _refuse_video(image)
         (detections,) = self.run([self._prepare(image)])
         return detections
@@ -293,6 +293,8 @@ class Predictor:
         """
         if as_integer("predict", "batch_size", batch_size) < 1:
             raise ValueError(f"predict: batch_size must be positive, got {batch_size}")
+        if isinstance(images, np.ndarray) and images.ndim < 4:  # whose rows would be images
+            raise ValueError(f"predict: images must be several, got an array {list(images.shape)}; call the predictor")
         if isinstance(images, (str, os.PathLike)):
             _refuse_video(images)
             images = list_images(images)

@@ -17,6 +17,7 @@ import onnxruntime
 import pytest
 
 from mmort import Predictor, demo
+from mmort.cli import demo as demo_command
 from mmort.configs import read_config
 from mmort.demo import page, story
 from mmort.detect.export import ExportOptions
@@ -127,16 +128,16 @@ def test_without_torch(tmp_path):
         assert (sheet == class_colour(label)).all(axis=2).sum() > 300, label
 
 
-def test_a_folder_with_files_is_left_alone(monkeypatch, tmp_path):
+@pytest.mark.parametrize("name", demo_command.FILES)
+def test_files_are_replaced_with_force_only(monkeypatch, tmp_path, name):
     monkeypatch.setattr(story, "run", lambda output: print("ran"))
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "detections.png").touch()
-    message = f"output directory is not empty: {tmp_path / 'mine'}; --force replaces what has the same name"
-    assert message in refused("demo", "-o", "mine")
-    assert run("demo", "-o", "mine", "--force")[1] == "ran\n"
-    (tmp_path / "mine").rename("mmort_demo")  # the default, which is the demo's own
+    (tmp_path / "mmort_demo").mkdir()
+    (tmp_path / "mmort_demo" / "notes.txt").touch()
     assert run("demo")[1] == "ran\n"
+    (tmp_path / "mmort_demo" / name).touch()
+    assert f"output file exists: {tmp_path / 'mmort_demo' / name}; --force replaces it" in refused("demo")
+    assert run("demo", "--force")[1] == "ran\n"
 
 
 def test_with_torch(monkeypatch, tmp_path):

@@ -115,6 +115,7 @@ def test_unknown_option_is_answered_with_the_commands_usage(capsys):
         (["export", "a.py", "b.pth", "--portable", "inlined"], "inlined (did you mean --portable=inlined?)"),
         (["predict", "x.onnx", "x.png", "--foo", "3"], "--foo 3"),
         (["info", "--quite"], "--quite (did you mean --quiet?)"),
+        (["--quiet", "info"], "--quiet (options come after the command)"),
         (["--foo"], "--foo"),
     ],
 )
@@ -126,7 +127,13 @@ def test_an_option_like_an_unknown_one_is_suggested(arguments, unknown, capsys):
 
 @pytest.mark.parametrize(
     ("command", "advice"),
-    [("exprot", "did you mean export?"), ("triton_repository", "did you mean triton-repository?"), ("zzz", "--help")],
+    [
+        ("exprot", "did you mean export?"),
+        ("triton_repository", "did you mean triton-repository?"),
+        ("zzz", "--help"),
+        ("INFO", "mean info?"),
+        ("version", "mean --version?"),
+    ],
 )
 def test_a_command_like_an_unknown_one_is_suggested(command, advice, capsys):
     with pytest.raises(SystemExit) as caught:

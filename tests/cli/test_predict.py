@@ -389,7 +389,14 @@ def test_annotated_pictures_of_another_run_are_not_replaced(tiny, folder):
         mmort.predict.predict(Predictor(tiny), "photos", PredictOptions(show_dir="show"))
     assert predict(tiny, "photos", "-o", "out", "--show-dir", "show", "--force")[0] == 0
     assert read_image(drawn).shape == read_image(IMAGES[1]).shape
-    assert predict(tiny, "photos", "-o", "out", "--show-dir", "show")[0] == 0  # the record says whose they are
+    drawn.write_text("mine")  # the record says whose it is
+    wrote = f"wrote show ({len(NAMES)} images, annotated, {len(NAMES)} of them by an earlier run)\n"
+    assert predict(tiny, "photos", "-o", "out", "--show-dir", "show")[1].endswith(wrote)
+    assert drawn.read_text() == "mine"
+    out = predict(tiny, "photos", "-o", "out", "--show-dir", "show", "--force")[1]
+    assert out.endswith(f"wrote show ({len(NAMES)} images, annotated)\n")
+    assert read_image(drawn).shape == read_image(IMAGES[1]).shape
+    assert len(records(folder / "out/detections.jsonl")) == len(NAMES)
 
 
 @pytest.mark.filterwarnings("always::mmort.predict.image_files.LeftOutWarning")

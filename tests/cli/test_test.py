@@ -253,6 +253,15 @@ def test_show_dir(tmp_path):
         assert (drawn != image).mean() > 0.05
 
 
+def test_results_in_cocos_format_are_replaced_with_force_only(tmp_path):
+    file = tmp_path / "mine.segm.json"
+    file.write_text("mine")
+    command = *COMMAND, "--format-only", "--eval-options", f"jsonfile_prefix={tmp_path / 'mine'}"
+    assert refused(*command) == f"mmort: error: output file exists: {file}; --force replaces it\n"
+    assert file.read_text() == "mine"
+    assert f"wrote {file}" in printed(*command, "--force")
+
+
 def test_show_dir_replaces_with_force_only(tmp_path):
     drawn = tmp_path / demo.IMAGES[2].name
     drawn.write_text("mine")

@@ -101,7 +101,12 @@ def test_annotated_videos(tiny, clip, folder):
     assert os.listdir("show/b") == ["clip.mp4"]
     message = "mmort: error: annotated video exists: show/b/clip.mp4; --force replaces it\n"
     assert refused("predict", tiny, clip, "--show-dir", "show/b") == message
-    assert predict(tiny, clip, "--show-dir", "show/b", "--force")[0] == 0
+    assert predict(tiny, clip, "-o", "out", "--show-dir", "show/b", "--force")[0] == 0
+    (folder / "show/b/clip.mp4").write_text("mine")
+    assert predict(tiny, clip, "-o", "out", "--show-dir", "show/b")[1].endswith("clip.mp4 (by an earlier run)\n")
+    assert (folder / "show/b/clip.mp4").read_text() == "mine"
+    assert predict(tiny, clip, "-o", "out", "--show-dir", "show/b", "--force")[1].endswith("clip.mp4\n")
+    assert Video("show/b/clip.mp4").stated_frames == COUNT
 
 
 def test_an_interrupted_annotated_video_is_drawn_again(tiny, clip, folder, monkeypatch):
@@ -218,9 +223,8 @@ def test_folders_below_a_folder(tiny, folder):
     shutil.copy(IMAGES[1], "photos/2024")
     code, out, err = predict(tiny, "photos")
     assert (code, out.count("\n")) == (0, 1)
-    assert (
-        err == "mmort: warning: photos: left out 2024; folders below a folder are searched with recursive=True (-r)\n"
-    )
+    reason = "list_images searches folders below a folder with recursive=True, mmort predict with -r"
+    assert err == f"mmort: warning: photos: left out 2024; {reason}\n"
     code, out, _ = predict(tiny, "photos", "-r")
     assert code == 0
     assert sorted(line.partition(":")[0] for line in out.splitlines()) == [

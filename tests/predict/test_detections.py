@@ -256,3 +256,6 @@ def test_plot_and_save(tmp_path):
     np.testing.assert_array_equal(read_image(tmp_path / "annotated.png"), drawn)
     with pytest.raises(ValueError, match="OpenCV writes no format with the suffix"):
         NO_MASKS.save(tmp_path / "annotated.what", image)
+    photo = tmp_path / "annotated.png"
+    with pytest.raises(ValueError, match=r"^save: the annotated image would replace .*annotated\.png"):
+        NO_MASKS.save(tmp_path / "." / "annotated.png", photo)

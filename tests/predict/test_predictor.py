@@ -1,6 +1,7 @@
 """Predictor: pictures of all kinds in, detections in their pixels out, with any network."""
 
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -314,7 +315,7 @@ def test_folders_and_patterns(tmp_path, monkeypatch):
     for name in ("b.png", "a.JPG", "note.txt", "sub/c.tiff", "[x].png"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"")
-    with pytest.warns(LeftOutWarning, match=r"^\.: left out sub; folders .* are searched with recursive=True \(-r\)$"):
+    with pytest.warns(LeftOutWarning, match=r"^\.: left out sub; list_images searches folders .* with -r$"):
         assert [str(path) for path in list_images(".")] == ["[x].png", "a.JPG", "b.png"]
     assert [str(path) for path in list_images(".", recursive=True)] == ["[x].png", "a.JPG", "b.png", "sub/c.tiff"]
     assert [str(path) for path in list_images("**/*.*")] == ["[x].png", "a.JPG", "b.png", "sub/c.tiff"]
@@ -350,8 +351,15 @@ def test_images_that_are_left_out_are_named(tmp_path):
         list_images(tmp_path / "*")
 
 
+@pytest.mark.parametrize("shape", [(8, 9), (8, 9, 3)])
+def test_an_array_is_not_several_images(shape):
+    """Its rows would be."""
+    with pytest.raises(ValueError, match=rf"images must be several, got an array {re.escape(str([*shape]))}; call the"):
+        predictor().predict(np.zeros(shape, np.uint8))
+
+
 def test_a_folder_or_a_video_is_no_image(tmp_path):
-    with pytest.raises(IsADirectoryError, match=r" is a folder; predict\(FOLDER\) takes its images$"):
+    with pytest.raises(IsADirectoryError, match=r" is a folder; \.predict\(FOLDER\) takes its images$"):
         predictor()(tmp_path)
     for call in (predictor(), predictor().predict):
         with pytest.raises(ValueError, match=r"^Predictor: clip\.mp4 is a video; mmort\.predict\.predict\("):

@@ -69,6 +69,8 @@ def export_detector(
             options.vocabulary,
             open_vocabulary=options.open_vocabulary,
         )
+        if not detector.classes and not options.open_vocabulary:
+            steps.progress("note: the checkpoint names no classes, so that detections have numbers instead of names")
         left_out = detector.prepare_for_export(flip=preprocessing.flip)
         if DetectorConfig(settings).branch == "detector":
             left_out += ("the tracker, as the file detects in single images",)
