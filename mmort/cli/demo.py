@@ -8,15 +8,9 @@ from pathlib import Path
 from mmort.cli import texts
 from mmort.cli.outputs import add_output, check_new_outputs
 
-FILES = (
-    "mask_rcnn.onnx",
-    "parity.html",
-    "detections.png",
-    "grounding_dino.onnx",
-    "grounding_dino.texts.onnx",
-    "words.png",
-)
-"""What the demo may write."""
+FILES = "mask_rcnn.onnx", "parity.html", "detections.png"
+FILES_WITH_TEXTS = "grounding_dino.onnx", "grounding_dino.texts.onnx", "words.png"
+"""What the demo writes, and what it writes with ``--texts``."""
 
 HELP = "export a small detector of handwritten digits, verify the file, detect with it, and draw what it finds"
 
@@ -45,7 +39,8 @@ def run(arguments: argparse.Namespace) -> None:
     if not directory.parent.is_dir():
         raise FileNotFoundError(f"output directory does not exist: {directory.parent}")
     if directory.is_dir() and not arguments.web:  # which writes to a folder of its own
-        check_new_outputs(*(str(directory / name) for name in FILES), force=arguments.force)
+        files = FILES if arguments.texts is None else FILES_WITH_TEXTS
+        check_new_outputs(*(str(directory / name) for name in files), force=arguments.force)
     words = texts.read(arguments)
     if arguments.web:
         from mmort.demo import page

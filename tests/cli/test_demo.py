@@ -128,16 +128,25 @@ def test_without_torch(tmp_path):
         assert (sheet == class_colour(label)).all(axis=2).sum() > 300, label
 
 
-@pytest.mark.parametrize("name", demo_command.FILES)
-def test_files_are_replaced_with_force_only(monkeypatch, tmp_path, name):
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *((name, ()) for name in demo_command.FILES),
+        *((name, ("--texts", "zero")) for name in demo_command.FILES_WITH_TEXTS),
+    ],
+)
+def test_files_are_replaced_with_force_only(monkeypatch, tmp_path, name, options):
+    """But those of the demo with texts and without it are in one folder."""
     monkeypatch.setattr(story, "run", lambda output: print("ran"))
+    monkeypatch.setattr(story, "run_with_texts", lambda output, texts: print("ran"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mmort_demo").mkdir()
     (tmp_path / "mmort_demo" / "notes.txt").touch()
-    assert run("demo")[1] == "ran\n"
+    assert run("demo", *options)[1] == "ran\n"
     (tmp_path / "mmort_demo" / name).touch()
-    assert f"output file exists: {tmp_path / 'mmort_demo' / name}; --force replaces it" in refused("demo")
-    assert run("demo", "--force")[1] == "ran\n"
+    assert f"output file exists: {tmp_path / 'mmort_demo' / name}; --force replaces it" in refused("demo", *options)
+    assert run("demo", *(() if options else ("--texts", "zero")))[1] == "ran\n"
+    assert run("demo", "--force", *options)[1] == "ran\n"
 
 
 def test_with_torch(monkeypatch, tmp_path):

@@ -648,7 +648,11 @@ STRETCHED = {"preprocessing": {"size": [WIDTH, HEIGHT], "keep_ratio": False}}
         (BASE | STRETCHED | {"masks": "s", "mask_format": {"aera": "box"}}, "masks has no entry aera; its entries"),
         (BASE | {"preprocessing": {"sise": [1, 1]}}, "preprocessing has no entry sise"),
         (BASE | {"preprocessing": {"size": [32, 32], "keep_ratio": False}}, "must make inputs of height 64, .* got 32"),
-        (BASE | STRETCHED | {"classes": ["cat"]}, "classes must have a name for each label, got 1 names and label 2"),
+        (
+            BASE | STRETCHED | {"classes": ["cat"]},
+            "name for each of the 3 classes that scores has, got 1; columns_first",
+        ),
+        (BASE | STRETCHED | {"classes": ["a", "b", "c", "d"]}, "for each of the 3 classes that scores has, got 4"),
         (BASE | STRETCHED | {"box_unit": "relative"}, "reach .* times the input; box_unit may be pixels"),
     ],
 )
@@ -843,7 +847,7 @@ def test_command(tmp_path):
         next(mmort.onnx.read_inputs(path, [tmp_path / "image.png"]))
     (tmp_path / "layout.json").write_text(json.dumps(BASE | STRETCHED | {"classes": ["a"]}))
     adopt = ("adopt", path, "--output", tmp_path / "a.onnx", "--layout", tmp_path / "layout.json")
-    assert "label 2" in refused(*adopt)
+    assert "each of the 3 classes that scores has, got 1" in refused(*adopt)
     code, text, _ = run(*adopt, "--set", "classes=cat,dog,owl", "max_detections=7")
     assert code == 0
     assert "at most 7 detections" in text

@@ -376,7 +376,15 @@ class _Decoder:
     def _class_scores(self) -> Value:
         """Return the probability of each box and class, without the background, (N, boxes, classes)."""
         op, layout = self.op, self.layout
-        scores = self._probabilities(self._matrix("scores"))
+        matrix, width = self._matrix("scores"), self._width("scores")
+        count = None if width is None else width - (layout.background != "none")
+        if count is not None and layout.classes is not None and len(layout.classes) != count:
+            advice = "" if layout.columns_first else "; columns_first may be true, and background is no class"
+            raise ValueError(
+                f"adopt: classes must have a name for each of the {count} classes that scores has, got "
+                f"{len(layout.classes)}{advice}"
+            )
+        scores = self._probabilities(matrix)
         if layout.background != "none":
             begin, end = (1, END) if layout.background == "first" else (0, -1)
             scores = op.Slice(scores, [begin], [end], [2])
