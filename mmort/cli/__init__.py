@@ -119,7 +119,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _refuse_unknown_command(words: Sequence[str]) -> None:
-    """End with the command that may have been meant, if the first word is none."""
+    """Exit with an error that suggests a similar command, if the first word is not a command."""
     commands = [*COMMANDS, "help"]
     if words and not words[0].startswith("-") and words[0] not in commands:
         similar = get_close_matches(words[0].lower().replace("_", "-"), commands, 1)

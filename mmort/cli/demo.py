@@ -8,10 +8,6 @@ from pathlib import Path
 from mmort.cli import texts
 from mmort.cli.outputs import add_output, check_new_outputs
 
-FILES = "mask_rcnn.onnx", "parity.html", "detections.png"
-FILES_WITH_TEXTS = "grounding_dino.onnx", "grounding_dino.texts.onnx", "words.png"
-"""What the demo writes, and what it writes with ``--texts``."""
-
 HELP = "export a small detector of handwritten digits, verify the file, detect with it, and draw what it finds"
 
 
@@ -38,9 +34,6 @@ def run(arguments: argparse.Namespace) -> None:
     directory = Path(arguments.output).absolute()
     if not directory.parent.is_dir():
         raise FileNotFoundError(f"output directory does not exist: {directory.parent}")
-    if directory.is_dir() and not arguments.web:  # which writes to a folder of its own
-        files = FILES if arguments.texts is None else FILES_WITH_TEXTS
-        check_new_outputs(*(str(directory / name) for name in files), force=arguments.force)
     words = texts.read(arguments)
     if arguments.web:
         from mmort.demo import page
@@ -49,6 +42,9 @@ def run(arguments: argparse.Namespace) -> None:
         return
     from mmort.demo import story
 
+    if directory.is_dir():
+        files = story.FILES if words is None else story.FILES_WITH_TEXTS
+        check_new_outputs(*(str(directory / name) for name in files), force=arguments.force)
     if words is None:
         story.run(arguments.output)
     else:

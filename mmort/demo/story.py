@@ -23,10 +23,16 @@ from mmort.demo import (
 )
 from mmort.images import Image
 from mmort.predict import Detections, Predictor, contact_sheet, read_image, write_image
+from mmort.predict.text_encoder import path_of_encoder
 
 SCORE_THRESHOLD = 0.3  # of the detections in the images
 WORDS_SCORE_THRESHOLD = 0.4  # of a detector that suppresses no second box of an object
 METRICS = "bbox", "segm"
+WORDS_MODEL = "grounding_dino.onnx"
+
+FILES = MODEL.name, "parity.html", "detections.png"
+FILES_WITH_TEXTS = WORDS_MODEL, path_of_encoder(WORDS_MODEL).name, "words.png"
+"""What `run` and `run_with_texts` write."""
 
 
 def run(output: str | os.PathLike[str]) -> None:
@@ -49,19 +55,19 @@ def run(output: str | os.PathLike[str]) -> None:
         If a package is missing; the message names the extra to install.
     """
     begin, output = time.perf_counter(), _directory(output)
+    model, report, sheet = (output / name for name in FILES)
     torch = _has_torch()
     if torch:
-        model = output / MODEL.name
         print(f"Export {CONFIG.name} and {CHECKPOINT.name}, and verify the file", flush=True)
         _export(model)
     else:
         model = MODEL
         print(f"No torch here, so {MODEL.name} has been exported before")
     print("\nDetect digits with ONNX Runtime and mmort's operators", flush=True)
-    _draw(Predictor(model, score_threshold=SCORE_THRESHOLD), output / "detections.png")
+    _draw(Predictor(model, score_threshold=SCORE_THRESHOLD), sheet)
     if torch:
         print("\nCompare the file with the checkpoint on annotated images", flush=True)
-        _compare(model)
+        _compare(model, report)
     print(f"\n{time.perf_counter() - begin:.0f} s. Next: mmort predict {model} YOUR_IMAGES --show-dir DIR")
     if not torch:
         print("With torch, mmort demo also exports the checkpoint and compares: pip install 'mmort[demo]'")
@@ -89,11 +95,11 @@ def run_with_texts(output: str | os.PathLike[str], texts: Texts) -> None:
     Prompt.of(texts)  # refuses what names nothing before the export, which takes most of the time
     begin, output = time.perf_counter(), _directory(output)
     print("Export a Grounding DINO for words that are chosen when it runs, and verify its files", flush=True)
-    model = output / "grounding_dino.onnx"
+    model, _, sheet = (output / name for name in FILES_WITH_TEXTS)
     export_words(model, open_vocabulary=True)
     predictor = Predictor(model, texts=texts, score_threshold=WORDS_SCORE_THRESHOLD)
     print(f"\nLook for {', '.join(predictor.classes)} with ONNX Runtime and mmort's operators", flush=True)
-    _draw(predictor, output / "words.png")
+    _draw(predictor, sheet)
     print(f"\n{time.perf_counter() - begin:.0f} s. Next: mmort predict {model} YOUR_IMAGES --texts 'OTHER . WORDS'")
 
 
@@ -150,7 +156,7 @@ def _panels(predictor: Predictor) -> Iterator[tuple[str, Image, Detections]]:
         yield f"{path.name}: {len(detections)} digits", read_image(path), detections
 
 
-def _compare(model: Path) -> None:
+def _compare(model: Path, report: Path) -> None:
     """Print and report metrics and detections of the checkpoint in torch, and of the file."""
     from mmort.configs import read_config
     from mmort.detect.network import load_network
@@ -163,7 +169,6 @@ def _compare(model: Path) -> None:
     models = {"torch": in_torch.predict, "ONNX Runtime": Predictor(model, score_threshold=0).predict}
     parity = compare_models(dataset, models, METRICS)
     print(textwrap.indent(str(parity), "  "))
-    report = model.with_name("parity.html")
     write_report(parity, report, subject=f"{network.detector.family} on {len(dataset)} images", facts={})
     print(f"  wrote {report}")
     if not parity.ok:

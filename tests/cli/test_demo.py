@@ -17,7 +17,6 @@ import onnxruntime
 import pytest
 
 from mmort import Predictor, demo
-from mmort.cli import demo as demo_command
 from mmort.configs import read_config
 from mmort.demo import page, story
 from mmort.detect.export import ExportOptions
@@ -131,8 +130,8 @@ def test_without_torch(tmp_path):
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        *((name, ()) for name in demo_command.FILES),
-        *((name, ("--texts", "zero")) for name in demo_command.FILES_WITH_TEXTS),
+        *((name, ()) for name in story.FILES),
+        *((name, ("--texts", "zero")) for name in story.FILES_WITH_TEXTS),
     ],
 )
 def test_files_are_replaced_with_force_only(monkeypatch, tmp_path, name, options):

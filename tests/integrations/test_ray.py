@@ -153,9 +153,9 @@ def mmort(*arguments, cluster):
 @pytest.mark.parametrize("form", ["{}", "ray://{}"])
 def test_a_cluster_that_does_not_answer(form):
     """Ray itself would try, and print, for minutes."""
-    with socket.socket() as taken:  # nobody listens there
-        taken.bind(("127.0.0.1", 0))
-        address = form.format(f"127.0.0.1:{taken.getsockname()[1]}")
+    with socket.socket() as silent:  # bound, but not listening
+        silent.bind(("127.0.0.1", 0))
+        address = form.format(f"127.0.0.1:{silent.getsockname()[1]}")
         result = mmort("predict", MODEL, IMAGES[0], "--engine", "ray", cluster=SimpleNamespace(address=address))
     assert result.returncode == 1
     (line,) = result.stderr.splitlines()

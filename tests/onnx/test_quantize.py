@@ -231,11 +231,11 @@ def test_normalizations_are_folded(rng, biased):
 def test_ranges_are_those_of_all_inputs(rng):
     model = detector(rng)
     sets = images(rng)
-    found, count = ranges(model, ["x", "b"], sets)
+    feature_ranges, count = ranges(model, ["x", "b"], sets)
     assert count == 3
     stacked = np.stack([array for (array,) in sets])
-    np.testing.assert_array_equal(found.extremes[0], [stacked.min(), stacked.max()])
-    assert found.extremes[1, 0] == 0 < found.extremes[1, 1]
+    np.testing.assert_array_equal(feature_ranges.extremes[0], [stacked.min(), stacked.max()])
+    assert feature_ranges.extremes[1, 0] == 0 < feature_ranges.extremes[1, 1]
 
 
 def test_means_of_ranges():
@@ -244,10 +244,10 @@ def test_means_of_ranges():
     graph = oh.make_graph([node("Neg", ["x"], ["y"])], "numbers", infos[:1], infos[1:])
     model = oh.make_model(graph, opset_imports=[oh.make_opsetid("", 18)], ir_version=8)
     sets = [[np.array(values, np.float32)] for values in ([-1, 2], [], [-3, 100])]
-    found, count = ranges(model, ["x", "y"], sets)
+    feature_ranges, count = ranges(model, ["x", "y"], sets)
     assert count == 3
-    np.testing.assert_array_equal(found.means, [[-2, 51], [-51, 2]])
-    np.testing.assert_array_equal(found.extremes, [[-3, 100], [-100, 3]])
+    np.testing.assert_array_equal(feature_ranges.means, [[-2, 51], [-51, 2]])
+    np.testing.assert_array_equal(feature_ranges.extremes, [[-3, 100], [-100, 3]])
 
 
 def test_a_network_with_silus(tmp_path, rng):

@@ -19,7 +19,7 @@ NOISE = 480, 640
 """Height and width of the image of noise that a file is tried with."""
 
 _MAX_TURNED = 0.05
-"""Share of boxes that may end before they begin; right layouts have some, as networks place them so."""
+"""Maximum share of boxes that end before they begin: networks predict some such boxes with a correct layout, too."""
 
 
 class Trial(NamedTuple):

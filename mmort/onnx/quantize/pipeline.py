@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -87,8 +86,8 @@ def quantize_file(
     } | {product.features: None for product in candidates}
     tensors, silus = list(names), silu_inputs(nodes)
     sample = Sample(MAX_MEASURED)
-    found, count = ranges(model, tensors, sample.passing(calibration))
-    if found is None:
+    feature_ranges, count = ranges(model, tensors, sample.passing(calibration))
+    if feature_ranges is None:
         raise ValueError("quantize: calibration must have at least one set of inputs, got none")
     before = np.isin(tensors, list(silus))
 
@@ -101,7 +100,10 @@ def quantize_file(
         chosen = [product for product in candidates if product.name not in left]
         return _quantized(model, quantized_nodes(graph, left), chosen, bounds)
 
-    bounds = bounds_of(found.means if silus else found.extremes)
+    # With SiLUs both, as these may be a small part of the network.
+    kinds = (feature_ranges.means, feature_ranges.extremes) if silus else (feature_ranges.extremes,)
+    choices = [bounds_of(kind) for kind in kinds]
+    bounds = choices[0]
 
     layers = {name_of(node): node for node in nodes if node.op_type in LAYERS}
     weights = {product.name: (product.weights, 1) for product in candidates}
@@ -114,10 +116,13 @@ def quantize_file(
         def loss_of(bounds: Bounds, left: Collection[str] = ()) -> float:
             return detection_loss(expected, detect(build(bounds, left), sample.sets))
 
-        if silus:  # which may be a small part of the network
-            bounds = min(bounds, bounds_of(found.extremes), key=loss_of)
+        losses = [loss_of(choice) for choice in choices]
+        loss_of_all = min(losses)
+        bounds = choices[losses.index(loss_of_all)]
         costly, loss = layers_to_leave(
-            lambda: worst_first(layer_errors(model, weights, bounds, sample.sets)), partial(loss_of, bounds), max_loss
+            lambda: worst_first(layer_errors(model, weights, bounds, sample.sets)),
+            lambda left: loss_of(bounds, left) if left else loss_of_all,
+            max_loss,
         )
     if len(costly) == len(weights):
         raise ValueError(
