@@ -42,6 +42,12 @@ def require_output(file: str | os.PathLike[str]) -> None:
         raise IsADirectoryError(f"output file is a directory: {file}")
 
 
+def require_new(file: str | os.PathLike[str]) -> None:
+    """Refuse a file that exists, unless it is a pipe or a device."""
+    if os.path.isfile(file):
+        raise FileExistsError(f"output file exists: {file}; force=True replaces it")
+
+
 def require_onnx_output(file: str | os.PathLike[str]) -> None:
     """Refuse a file for a model that cannot be written, or whose name is that of another format, such as ``d.pth``."""
     require_output(file)

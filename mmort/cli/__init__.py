@@ -51,6 +51,16 @@ COMMANDS = {
     "completion": completion,
 }
 
+OF_OTHER_PROGRAMS = {
+    "--conf": "--score-thr",
+    "--conf-thres": "--score-thr",
+    "--device": "--provider",
+    "--imgsz": "--shape",
+    "--out-file": "--output",
+    "--threshold": "--score-thr",
+}
+"""What other detectors' programs call options, and their names here."""
+
 WRONG_USAGE = 2
 """The exit code for wrong arguments, argparse's."""
 
@@ -83,6 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _parser().print_help()
         return 0
     if arguments.command == "help":
+        _refuse_unknown_command(list(filter(None, [arguments.of])))
         _parser().parse_args([*filter(None, [arguments.of]), "--help"])
     arguments.parser = _parser
     try:
@@ -135,12 +146,20 @@ def _with_suggestions(unknown: Sequence[str], options: Sequence[str]) -> str:
     words = []
     for word in unknown:
         name, separator, value = word.partition("=")
-        similar = [values[word]] if word in values else get_close_matches(name.replace("_", "-"), options, 1, 0.75)
-        if similar and similar[0] == name:
+        meant = values.get(word) or _similar_option(name.replace("_", "-"), options)
+        if meant == name:
             words.append(f"{word} (options come after the command)")
         else:
-            words.append(f"{word} (did you mean {similar[0]}{separator}{value}?)" if similar else word)
+            words.append(f"{word} (did you mean {meant}{separator}{value}?)" if meant else word)
     return " ".join(words)
+
+
+def _similar_option(name: str, options: Sequence[str]) -> str | None:
+    """Return the option that a name is another program's word for, the beginning of, or a misspelling of."""
+    if (meant := OF_OTHER_PROGRAMS.get(name)) in options:
+        return meant
+    begun = [option for option in options if option.startswith(f"{name}-")]
+    return next(iter(begun or get_close_matches(name, options, 1, 0.75)), None)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -161,5 +180,5 @@ def _parser() -> argparse.ArgumentParser:
         # With the command's usage, not that of mmort.
         command_parser.set_defaults(error=command_parser.error, options=options)
     help_parser = commands.add_parser("help", help="print this help, or that of a command", allow_abbrev=False)
-    help_parser.add_argument("of", metavar="COMMAND", nargs="?", choices=list(COMMANDS), help="the command")
+    help_parser.add_argument("of", metavar="COMMAND", nargs="?", help="the command")
     return parser

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from mmort.cli.option_types import at_least
 from mmort.cli.outputs import check_new_models, print_written
 from mmort.cli.rewriting import add_new_file, list_inputs
 
@@ -24,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what to run the model on: .npz files of arrays by the names of the inputs, images, preprocessed as the "
         "metadata of MODEL.onnx says, or folders of either (default: random numbers)",
     )
-    parser.add_argument("--threads", type=int, help="threads for the measurement (default: one for each core)")
+    parser.add_argument("--threads", type=at_least(1), help="threads for the measurement (default: one for each core)")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

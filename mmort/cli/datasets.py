@@ -1,4 +1,4 @@
-"""``--data-root``, ``--ann``, ``--img-dir``, ``--split``: the data set on which a command runs a detector."""
+"""The data set on which a command runs a detector, and its metrics: ``--data-root``, ``--ann`` ..., ``--eval``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,15 @@ from mmort._files.inputs import require_regular
 
 if TYPE_CHECKING:
     from mmort.evaluate import Dataset
+
+
+METRICS = "bbox", "segm", "proposal", "PQ", "mAP", "recall"
+"""Those of all formats."""
+
+
+def add_eval(parser: argparse.ArgumentParser, help: str) -> None:
+    """Add ``--eval``, the metrics."""
+    parser.add_argument("--eval", nargs="+", action="extend", choices=METRICS, metavar="METRIC", help=help)
 
 
 def add_arguments(container: argparse._ActionsContainer) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from mmort.cli.option_types import at_least
 from mmort.cli.terminal import UsageError
 
 if TYPE_CHECKING:
@@ -28,11 +29,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "this machine's cores (default: %(default)s)",
     )
     parser.add_argument(
-        "--threads", type=int, help="threads for the detector (default: one for each core; with --engine ray, 1)"
+        "--threads",
+        type=at_least(1),
+        help="threads for the detector (default: one for each core; with --engine ray, 1)",
     )
     parser.add_argument(
         "--parallel",
-        type=int,
+        type=at_least(1),
         help="batches that run at the same time and share the threads, each with memory of its own (default: 2 with "
         "two threads or more on the CPU, otherwise 1)",
     )

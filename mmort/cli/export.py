@@ -6,7 +6,9 @@ import argparse
 from dataclasses import fields
 from pathlib import Path
 
+from mmort._files.inputs import is_checkpoint
 from mmort.cli import configs, texts
+from mmort.cli.option_types import at_least
 from mmort.cli.outputs import add_output, check_new_models, check_new_outputs
 from mmort.cli.portable import add_form
 from mmort.cli.terminal import UsageError
@@ -43,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--test-img", help="another image for --verify (default: that of --input-img)")
     parser.add_argument(
         "--shape",
-        type=int,
+        type=at_least(1),
         nargs="+",
         metavar=("H", "W"),
         help="make a file for inputs of this height and width only (one number for both); with --dynamic-export, the "
@@ -109,6 +111,8 @@ def run(arguments: argparse.Namespace) -> str | list[str] | None:
     if arguments.check:
         return _check(arguments)
     if arguments.checkpoint is None:
+        if is_checkpoint(arguments.config):
+            raise UsageError(f"export: CONFIG is required before the checkpoint {arguments.config}")
         raise UsageError("export: CHECKPOINT is required, unless --check is given")
     from mmort.predict.text_encoder import path_of_encoder
 

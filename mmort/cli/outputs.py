@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Iterable
 from typing import Any
 
-from mmort._files.outputs import require_onnx_output, require_output
+from mmort._files.outputs import require_new, require_onnx_output, require_output
 
 
 def add_output(
@@ -32,8 +31,8 @@ def check_new_outputs(*files: str | None, force: bool) -> None:
     for file in _wanted(files):
         require_output(file)
     for file in _wanted(files):
-        if not force and os.path.isfile(file):
-            raise FileExistsError(f"output file exists: {file}; --force replaces it")
+        if not force:
+            require_new(file)
 
 
 def check_new_models(*files: str | None, force: bool) -> None:

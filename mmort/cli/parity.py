@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from mmort.cli import configs, datasets, engines, texts
+from mmort.cli.option_types import at_least
 from mmort.cli.outputs import add_output, check_new_outputs, print_written
 from mmort.cli.terminal import UsageError
 
@@ -47,14 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="OLD.onnx",
         help="another file to compare with torch, such as one of MMDetection's own export; may be repeated",
     )
-    parser.add_argument(
-        "--eval",
-        nargs="+",
-        metavar="METRIC",
-        help="as for mmort test (default: bbox, and segm of a detector with masks; PQ or mAP of other data sets)",
+    datasets.add_eval(
+        parser, "as for mmort test (default: bbox, and segm of a detector with masks; PQ or mAP of other data sets)"
     )
     datasets.add_arguments(parser)
-    parser.add_argument("--batch-size", type=int, help="images that run together (default: the config's, or 1)")
+    parser.add_argument("--batch-size", type=at_least(1), help="images that run together (default: the config's, or 1)")
     parser.add_argument(
         "--engine",
         choices=("local", *engines.OPENVINO),
@@ -164,8 +162,6 @@ def _options(arguments: argparse.Namespace, subject: str, facts: dict[str, str])
 
 def _check(arguments: argparse.Namespace) -> None:
     """Refuse wrong arguments before the export, which takes a minute."""
-    if arguments.batch_size is not None and arguments.batch_size < 1:
-        raise ValueError(f"--batch-size must be positive, got {arguments.batch_size}")
     is_file = [path.endswith(".onnx") for path in (arguments.config, arguments.checkpoint)]
     if any(is_file) and not all(is_file):
         raise UsageError("parity compares a CONFIG with its CHECKPOINT, or two ONNX files; got one ONNX file")

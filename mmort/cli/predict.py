@@ -7,9 +7,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from mmort.cli import engines, texts
+from mmort.cli.option_types import at_least, share
 from mmort.cli.outputs import add_output, print_written
 from mmort.cli.terminal import UsageError, message_of, one_line
-from mmort.cli.thresholds import share
 
 if TYPE_CHECKING:
     from mmort.predict import Outcome, Predictor, Windows
@@ -47,16 +47,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--score-thr", type=share, default=0.3, help="leave out detections with a lower score (default: %(default)s)"
     )
     texts.add_texts(parser)
-    parser.add_argument("--batch-size", type=int, default=1, help="images that run together (default: %(default)s)")
+    parser.add_argument(
+        "--batch-size", type=at_least(1), default=1, help="images that run together (default: %(default)s)"
+    )
     parser.add_argument(
         "--window",
-        type=int,
+        type=at_least(1),
         metavar="SIZE",
         help="cut images into windows of SIZE x SIZE pixels and merge what is found; TIFF and JPEG 2000 files are "
         "read window by window (default: the whole image at once)",
     )
     parser.add_argument(
-        "--overlap", type=int, metavar="PIXELS", help="pixels that neighbouring windows share (default: 200)"
+        "--overlap", type=at_least(0), metavar="PIXELS", help="pixels that neighbouring windows share (default: 200)"
     )
     parser.add_argument(
         "--config", help="MMDetection config, for a file without metadata: its preprocessing and class names"
@@ -81,6 +83,11 @@ def run(arguments: argparse.Namespace) -> str | None:
     if STANDARD_INPUT in arguments.images:
         _predict_standard_input(arguments)
         return None
+    if arguments.output is not None and arguments.output.endswith((".json", ".jsonl")):
+        raise UsageError(
+            f"predict: --output is a folder, for detections.jsonl, got {arguments.output}; --json prints lines of "
+            f"JSON: --json > {arguments.output}"
+        )
     options = PredictOptions(
         output=arguments.output,
         show_dir=arguments.show_dir,

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mmort.cli import datasets
+from mmort.cli.option_types import share
 from mmort.cli.outputs import check_new_models, print_written
 from mmort.cli.rewriting import add_new_file, list_inputs
 from mmort.cli.terminal import UsageError
-from mmort.cli.thresholds import share
 from mmort.tables import lay_out
 
 if TYPE_CHECKING:

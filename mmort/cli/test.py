@@ -7,18 +7,15 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from mmort.cli import configs, datasets, engines, texts
-from mmort.cli.outputs import add_output, check_new_outputs, print_written
+from mmort.cli.option_types import at_least, share
+from mmort.cli.outputs import add_output, print_written
 from mmort.cli.terminal import UsageError
-from mmort.cli.thresholds import share
 
 if TYPE_CHECKING:
     from mmort.detect.network import TorchNetwork
     from mmort.predict import DetectorFile
 
 HELP = "run a detector over a data set, and compute AP or recall, or write its results"
-RESULTS = "bbox", "segm", "panoptic"
-"""What the files of results in COCO's format are called after their prefix."""
-
 PROVIDERS = {"onnxruntime": None, "tensorrt": ["TensorrtExecutionProvider", "CPUExecutionProvider"]}
 
 
@@ -39,12 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write the results in COCO's format, to the files that --eval-options jsonfile_prefix=PREFIX names, or "
         "DOTA's submission files, to --eval-options submission_dir=DIR",
     )
-    parser.add_argument(
-        "--eval",
-        nargs="+",
-        action="extend",
-        metavar="METRIC",
-        help="bbox, segm and proposal for data sets in COCO's format; PQ for COCO's panoptic ones; mAP and recall for "
+    datasets.add_eval(
+        parser,
+        "bbox, segm and proposal for data sets in COCO's format; PQ for COCO's panoptic ones; mAP and recall for "
         "PASCAL VOC's; mAP for DOTA's",
     )
     parser.add_argument("--show", action="store_true", help="show each image in a window; a key shows the next")
@@ -72,21 +66,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="evaluate these classes only, for a detector that has more than the data set; both are matched by name",
     )
     parser.add_argument("--metrics-json", metavar="FILE", help="write the figures of --eval as JSON")
-    parser.add_argument("--batch-size", type=int, help="images that run together (default: the config's, or 1)")
+    parser.add_argument("--batch-size", type=at_least(1), help="images that run together (default: the config's, or 1)")
     engines.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> str | None:
     """Run the detector, and print what came of it."""
     _check(arguments)
-    check_new_outputs(arguments.output, arguments.metrics_json, force=arguments.force)
     import mmort.evaluate
     from mmort.configs import parse_options
+    from mmort.evaluate.testing import SUBMISSION_OPTIONS
     from mmort.predict import DetectorFile
 
     of_metrics = parse_options(arguments.eval_options)
-    if prefix := of_metrics.get("jsonfile_prefix"):
-        check_new_outputs(*(f"{prefix}.{kind}.json" for kind in RESULTS), force=arguments.force)
     options = mmort.evaluate.TestOptions(
         metrics=arguments.eval or (),
         metric_options=of_metrics,
@@ -99,7 +91,7 @@ def run(arguments: argparse.Namespace) -> str | None:
         metrics_json=arguments.metrics_json,
         batch_size=arguments.batch_size,
     )
-    if arguments.format_only and not {"jsonfile_prefix", "submission_dir"} & of_metrics.keys():
+    if arguments.format_only and not SUBMISSION_OPTIONS.keys() & of_metrics.keys():
         raise UsageError(
             "--format-only needs --eval-options jsonfile_prefix=PREFIX, for PREFIX.bbox.json, or submission_dir=DIR, "
             "for DOTA's files"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from mmort.cli.thresholds import share
+from mmort.cli.option_types import share
 
 HELP = (
     "run an ONNX file and its reference on the same inputs, and compare the outputs; exit code 1 if one differs, 2 if "

@@ -139,6 +139,8 @@ class Detections:
         ValueError
             If there are no parts, their image sizes differ, only some have masks, rotated boxes or as many keypoints,
             or one is a panoptic segmentation, whose segments must not overlap.
+        TypeError
+            If a part is something else.
 
         Examples
         --------
@@ -150,6 +152,9 @@ class Detections:
         """
         if not parts:
             raise ValueError("Detections.merge: parts must have at least one, got none")
+        for part in parts:
+            if not isinstance(part, Detections):
+                raise TypeError(f"Detections.merge: parts must be Detections, got {type(part).__name__}")
         if any(part.segments is not None for part in parts):
             raise ValueError("Detections.merge: segments of panoptic segmentations must not overlap, so none is merged")
         sizes = {tuple(part.image_size) for part in parts}
@@ -446,7 +451,7 @@ class Detections:
         Parameters
         ----------
         image : ndarray of uint8, (H, W, 3), or path
-            Blue, green, red; or the image's file.
+            Blue, green, red; or the image's file.  Grey arrays and those with alpha are taken as files are.
         scale : float, default 1.0
             Resize the image by this factor first.
 
@@ -460,6 +465,8 @@ class Detections:
         ValueError
             If it is not the image of the detections, not of this shape and dtype, or cannot be decoded; if `scale` is
             not positive.
+        TypeError
+            If `image` is neither an array nor a path.
         OSError
             If the file cannot be opened.
         ImportError
@@ -473,9 +480,7 @@ class Detections:
         (448, 640, 3)
         """
         from mmort.detections.drawing import draw
-        from mmort.images import read_image
 
-        image = read_image(image) if isinstance(image, (str, os.PathLike)) else image
         return draw(image, self, scale=scale)
 
     def save(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import colorsys
 import math
+import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from mmort.detections.labels import Colour, Font, place_labels
 from mmort.detections.masks import Region
-from mmort.images import Image, opencv
+from mmort.images import Image, as_image, opencv
 
 if TYPE_CHECKING:
     from mmort.detections.detections import Detections
@@ -32,7 +33,7 @@ BACKGROUND: Colour = (28, 23, 20)
 INK: Colour = (237, 234, 232)
 
 
-def draw(image: Image, detections: Detections, *, scale: float = 1.0) -> Image:
+def draw(image: NDArray[np.uint8] | str | os.PathLike[str], detections: Detections, *, scale: float = 1.0) -> Image:
     """Draw masks, boxes, keypoints, class names and scores on a copy of an image.
 
     A class has the same colour in every image.  Segments of a panoptic segmentation have no boxes.  Labels neither
@@ -40,8 +41,8 @@ def draw(image: Image, detections: Detections, *, scale: float = 1.0) -> Image:
 
     Parameters
     ----------
-    image : ndarray of uint8, (H, W, 3)
-        Blue, green, red.
+    image : ndarray of uint8, (H, W, 3), or path
+        Blue, green, red; or the image's file.  Grey arrays and those with alpha are taken as files are.
     detections : Detections
         Of this image.
     scale : float, default 1.0
@@ -54,8 +55,12 @@ def draw(image: Image, detections: Detections, *, scale: float = 1.0) -> Image:
     Raises
     ------
     ValueError
-        If `image` is not of this shape and dtype, or not of the size that the detections are for; if `scale` is not
-        positive.
+        If `image` is not of this shape and dtype, or not of the size that the detections are for, or cannot be
+        decoded; if `scale` is not positive.
+    TypeError
+        If `image` is neither an array nor a path.
+    OSError
+        If the file cannot be opened.
     ImportError
         If OpenCV is not installed.
 
@@ -73,8 +78,7 @@ def draw(image: Image, detections: Detections, *, scale: float = 1.0) -> Image:
     (96, 128, 3)
     """
     cv2 = opencv()
-    if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8 or not image.size:
-        raise ValueError(f"draw: image must be [H, W, 3] of uint8, got {[*image.shape]} of {image.dtype}")
+    image = as_image("draw", image)
     if image.shape[:2] != tuple(detections.image_size):
         raise ValueError(f"draw: image is {image.shape[:2]}, but the detections are for {detections.image_size}")
     if not 0 < scale < math.inf:

@@ -10,7 +10,7 @@ from mmort.evaluate.coco_metrics import CocoOptions
 from mmort.evaluate.coco_panoptic import CocoPanopticDataset, PanopticOptions
 from mmort.evaluate.concatenated import ConcatenatedDataset
 from mmort.evaluate.configured import batch_size_of, dataset_of, metric_options
-from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
+from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics, SubmissionDataset
 from mmort.evaluate.dota import DotaDataset, DotaOptions
 from mmort.evaluate.evaluation import Evaluation, Predict, collect, evaluate
 from mmort.evaluate.results import ImageResult, write_results
@@ -34,6 +34,7 @@ __all__ = [
     "PanopticOptions",
     "PipelineWarning",
     "Predict",
+    "SubmissionDataset",
     "TestOptions",
     "TestResult",
     "TrainedNetwork",

@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mmort._files.outputs import write_output
+from mmort._files.outputs import require_output, write_output
 from mmort.evaluate import coco_format
 from mmort.evaluate.coco_metrics import CocoOptions, coco_library, coco_metrics
-from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
+from mmort.evaluate.dataset import DatasetImage, Metrics, SubmissionDataset
 from mmort.evaluate.results import ImageResult
 
 
-class CocoDataset(Dataset):
+class CocoDataset(SubmissionDataset):
     """A data set with an annotation file in COCO's format.
 
     Parameters
@@ -43,6 +43,7 @@ class CocoDataset(Dataset):
     """
 
     metric_names = ("bbox", "segm", "proposal")
+    submission_option = "jsonfile_prefix"
 
     def __init__(
         self,
@@ -171,15 +172,21 @@ class CocoDataset(Dataset):
                 rows.append(row)
         return rows
 
-    def write_rows(self, results: Sequence[ImageResult], prefix: str) -> list[Path]:
-        """Write ``PREFIX.bbox.json`` and, if there are masks, ``PREFIX.segm.json``; return their paths."""
+    def submission_files(self, target: str | os.PathLike[str]) -> list[Path]:
+        """Return ``TARGET.bbox.json`` and ``TARGET.segm.json``."""
+        files = [Path(f"{os.fspath(target)}.{kind}.json") for kind in ("bbox", "segm")]
+        for file in files:
+            require_output(file)
+        return files
+
+    def write_submission(self, results: Sequence[ImageResult], target: str | os.PathLike[str]) -> dict[Path, str]:
+        """Write ``TARGET.bbox.json`` and, if there are masks, ``TARGET.segm.json``; return their paths."""
+        bbox, segm = self.submission_files(target)
         with_masks = bool(results) and results[0].masks is not None
-        kinds = ("bbox", "segm") if with_masks else ("bbox",)
-        paths = [Path(f"{prefix}.{kind}.json") for kind in kinds]
-        for kind, path in zip(kinds, paths, strict=True):
-            rows = self.rows(results, masks=kind == "segm")
-            write_output(path, json.dumps(rows))
-        return paths
+        write_output(bbox, json.dumps(self.rows(results, masks=False)))
+        if with_masks:
+            write_output(segm, json.dumps(self.rows(results, masks=True)))
+        return dict.fromkeys((bbox, segm) if with_masks else (bbox,), "")
 
 
 _REQUIRED = {

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmort._files.outputs import inside, write_output
+from mmort._files.outputs import inside, require_output, write_output
 from mmort.evaluate import coco_format
 from mmort.evaluate.coco_metrics import coco_library
-from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
+from mmort.evaluate.dataset import DatasetImage, Metrics, SubmissionDataset
 from mmort.evaluate.option_checks import option_values
 from mmort.evaluate.panoptic_quality import ClassCounts, TrueSegment, add_image, mean_qualities
 from mmort.evaluate.results import ImageResult
@@ -60,7 +60,7 @@ class PanopticOptions:
     classwise: bool = False
 
 
-class CocoPanopticDataset(Dataset):
+class CocoPanopticDataset(SubmissionDataset):
     """A data set with panoptic segmentations in COCO's format.
 
     Parameters
@@ -82,6 +82,7 @@ class CocoPanopticDataset(Dataset):
     """
 
     metric_names = ("PQ",)
+    submission_option = "jsonfile_prefix"
 
     def __init__(
         self,
@@ -173,41 +174,46 @@ class CocoPanopticDataset(Dataset):
         """The names of the classes in the order of the labels."""
         return tuple(category["name"] for category in self.categories)
 
-    def write_rows(self, results: Sequence[ImageResult], prefix: str) -> list[Path]:
-        """Write ``PREFIX.panoptic.json`` and the PNG files in ``PREFIX.panoptic``; return the JSON file's path."""
+    def write_submission(self, results: Sequence[ImageResult], target: str | os.PathLike[str]) -> dict[Path, str]:
+        """Write ``TARGET.panoptic.json`` and the PNG files in ``TARGET.panoptic``; return the JSON file's path."""
         entries = []
-        for image, result, target in zip(self.images, results, self.segment_files(prefix), strict=True):
+        path, *segment_files = self.submission_files(target)
+        folder = path.with_suffix("")
+        for image, result, file in zip(self.images, results, segment_files, strict=True):
             map = result.segment_map()
             if map is None:
                 map = np.zeros(read_image(image.path).shape[:2], np.int64)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            write_image(target, np.stack([map >> 16 & 255, map >> 8 & 255, map & 255], 2).astype(np.uint8))
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_image(file, np.stack([map >> 16 & 255, map >> 8 & 255, map & 255], 2).astype(np.uint8))
             areas = np.bincount(map.ravel(), minlength=len(result.labels) + 1).tolist()
             segments = [
                 {"id": index, "category_id": self.categories[label]["id"], "area": areas[index]}
                 for index, label in enumerate(result.labels.tolist(), 1)
             ]
-            name = target.relative_to(f"{prefix}.panoptic").as_posix()
+            name = file.relative_to(folder).as_posix()
             entries.append({"image_id": image.id, "file_name": name, "segments_info": segments})
-        path = Path(f"{prefix}.panoptic.json")
         write_output(path, json.dumps({"annotations": entries}))
-        return [path]
+        return {path: ""}
 
-    def segment_files(self, prefix: str) -> list[Path]:
-        """Return the PNG file that `write_rows` writes for each image.
+    def submission_files(self, target: str | os.PathLike[str]) -> list[Path]:
+        """Return the JSON file, and the PNG file of each image.
 
         Raises
         ------
         ValueError
             If an image's name leads out of the folder, or two have the same file.
+        OSError
+            If the folder of the JSON file cannot be written to.
         """
+        path = Path(f"{os.fspath(target)}.panoptic.json")
+        require_output(path)
         files: dict[Path, str] = {}
         for image in self.images:
-            file = inside(f"{prefix}.panoptic", PurePath(image.name).with_suffix(".png"))
+            file = inside(path.with_suffix(""), PurePath(image.name).with_suffix(".png"))
             if file in files:
                 raise ValueError(f"evaluate: the segments of {files[file]} and {image.name} would both be {file}")
             files[file] = image.name
-        return list(files)
+        return [path, *files]
 
     def _add(self, counts: Mapping[int, ClassCounts], image: DatasetImage, result: ImageResult) -> None:
         """Add an image to the counts."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -90,3 +91,35 @@ class Dataset(ABC):
     @abstractmethod
     def score(self, results: Sequence[ImageResult], metrics: Sequence[str], options: Mapping[str, Any]) -> Metrics:
         """Compare the results, one for each image and in their order, with the ground truth."""
+
+
+class SubmissionDataset(Dataset):
+    """A data set whose results can be written in the format that the server of its benchmark takes.
+
+    Attributes
+    ----------
+    submission_option : str
+        The option of metrics that says where, MMDetection's name.
+    """
+
+    submission_option: ClassVar[str]
+
+    @abstractmethod
+    def submission_files(self, target: str | os.PathLike[str]) -> list[Path]:
+        """Return all files that `write_submission` may write.
+
+        Raises
+        ------
+        ValueError, OSError
+            If the data set gives a file a name that it cannot have, or the target's folder cannot be written to.
+        """
+
+    @abstractmethod
+    def write_submission(self, results: Sequence[ImageResult], target: str | os.PathLike[str]) -> dict[Path, str]:
+        """Write the results, in the order of the data set's images.
+
+        Returns
+        -------
+        dict of Path to str
+            The files or the folder, with what is in them if their names do not say it.
+        """

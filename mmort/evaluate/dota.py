@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from mmort import ops
 from mmort._files.inputs import read_text
 from mmort._files.outputs import inside, require_folder, write_output
-from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
+from mmort.evaluate.dataset import DatasetImage, Metrics, SubmissionDataset
 from mmort.evaluate.mean_ap import ImageOfClass, check_mode, mean_average_precision
 from mmort.evaluate.option_checks import check_numbers, option_values
 from mmort.evaluate.results import ImageResult
 from mmort.predict import Detections
 from mmort.predict.image_files import SUFFIXES
+from mmort.predict.output import count_text
 from mmort.predict.windows import merged
 
 MIN_SIDE = 2
@@ -68,7 +69,7 @@ class _GroundTruth:
     labels: NDArray[np.int64]
 
 
-class DotaDataset(Dataset):
+class DotaDataset(SubmissionDataset):
     """A data set in DOTA's format.
 
     Parameters
@@ -83,6 +84,7 @@ class DotaDataset(Dataset):
     """
 
     metric_names = ("mAP",)
+    submission_option = "submission_dir"
     metric_advice = "; a folder of annotations is read as DOTA's, a .json file as COCO's"
 
     def __init__(
@@ -116,7 +118,7 @@ class DotaDataset(Dataset):
             self.classes, partial(self._of_class, results), parsed.iou_thrs, parsed.eval_mode, ops.box_iou_rotated
         )
 
-    def write_submission(self, results: Sequence[ImageResult], folder: str | os.PathLike[str]) -> list[Path]:
+    def write_submission(self, results: Sequence[ImageResult], target: str | os.PathLike[str]) -> dict[Path, str]:
         """Write the files of DOTA's task 1, ``Task1_CLASS.txt``, with a line for each detection.
 
         A line has the image's name, the score, and x, y of the four corners.  Images that are windows of others, by
@@ -126,13 +128,13 @@ class DotaDataset(Dataset):
         ----------
         results : sequence of ImageResult
             In the order of the data set's images.
-        folder : path
-            It is created if it does not exist.
+        target : path
+            The folder; it is created if it does not exist.
 
         Returns
         -------
-        list of Path
-            The files, in the order of the classes.
+        dict of Path to str
+            The folder, with the number of its files.
         """
         lines: list[list[str]] = [[] for _ in self.classes]
         for name, detections in self._by_image(results):
@@ -141,19 +143,19 @@ class DotaDataset(Dataset):
             ):
                 numbers = " ".join(f"{number:.2f}" for number in corners)
                 lines[label].append(f"{name} {score:.4f} {numbers}\n")
-        paths = self.submission_files(folder)
-        Path(folder).mkdir(parents=True, exist_ok=True)
+        paths = self.submission_files(target)
+        Path(target).mkdir(parents=True, exist_ok=True)
         for path, of_class in zip(paths, lines, strict=True):
             write_output(path, "".join(of_class))
-        return paths
+        return {Path(target): count_text(len(paths), "file")}
 
-    def submission_files(self, folder: str | os.PathLike[str]) -> list[Path]:
-        """Return the files that `write_submission` writes; ValueError if the name of a class is not one for a file."""
-        require_folder(folder)
+    def submission_files(self, target: str | os.PathLike[str]) -> list[Path]:
+        """Return the file of each class; ValueError if a class has a name that is not one for a file."""
+        require_folder(target)
         for name in self.classes:
             if PurePath(f"Task1_{name}.txt").name != f"Task1_{name}.txt":
                 raise ValueError(f"evaluate: Task1_{name}.txt cannot be the name of a file, as the class is {name!r}")
-        return [inside(folder, f"Task1_{name}.txt") for name in self.classes]
+        return [inside(target, f"Task1_{name}.txt") for name in self.classes]
 
     def _by_image(self, results: Sequence[ImageResult]) -> Iterator[tuple[str, Detections]]:
         """Yield the name of each whole image and the detections in it."""

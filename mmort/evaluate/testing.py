@@ -11,20 +11,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from mmort._files.outputs import require_output, write_output
+from mmort._files.outputs import require_new, require_output, write_output
 from mmort.detections.detections import Detections
 from mmort.evaluate.class_selection import select_classes
-from mmort.evaluate.coco import CocoDataset
-from mmort.evaluate.coco_panoptic import CocoPanopticDataset
 from mmort.evaluate.configured import batch_size_of, metric_options
-from mmort.evaluate.dataset import Dataset, Metrics
-from mmort.evaluate.dota import DotaDataset
+from mmort.evaluate.dataset import Dataset, Metrics, SubmissionDataset
 from mmort.evaluate.evaluation import Evaluation, Predict, collect
 from mmort.evaluate.results import write_results
 from mmort.images import Image, opencv
 from mmort.predict import AnnotatedImages, Network, OnnxNetwork, Predictor, Preprocessing, draw, read_image
 from mmort.predict.engines.onnxruntime import ADVICE_WITH_CONFIG
 from mmort.predict.output import count_text
+
+SUBMISSION_OPTIONS = {"jsonfile_prefix": "COCO", "submission_dir": "DOTA"}
+"""The options of metrics that say where results are written in a benchmark's format, and the benchmarks."""
 
 
 class PipelineWarning(UserWarning):
@@ -71,7 +71,7 @@ class TestOptions:
     show_dir : path, optional
         Write images with the detections to this folder.
     force : bool, default False
-        Replace images of `show_dir` that exist.
+        Replace files that exist.
     show_score_thr : float, default 0.3
         The lowest score in these images.
     classes : sequence of str, optional
@@ -98,10 +98,11 @@ class TestOptions:
             raise ValueError(f"test: output must end in .pkl, got {os.fspath(self.output)}")
         if self.metrics_json is not None and not self.metrics:
             raise ValueError("test: metrics_json needs metrics")
-        prefix = (self.metric_options or {}).get("jsonfile_prefix")
-        for file in (self.output, self.metrics_json, None if prefix is None else f"{prefix}.bbox.json"):
+        for file in (self.output, self.metrics_json):
             if file is not None:
                 require_output(file)
+                if not self.force:
+                    require_new(file)
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,7 @@ def test(
     ValueError
         If there is no preprocessing, classes differ, or the data set does not have a metric, an option or a format.
     OSError
-        If a file cannot be read or written, or an image of `show_dir` exists and `force` is false.
+        If a file cannot be read or written, or exists and `force` is false.
 
     Examples
     --------
@@ -181,12 +182,11 @@ def test(
     """
     options = TestOptions() if options is None else options
     network = OnnxNetwork(model) if isinstance(model, (str, os.PathLike)) else model
-    files = dict(options.metric_options or {})
-    prefix, submission = files.pop("jsonfile_prefix", None), files.pop("submission_dir", None)
-    _check_formats(dataset, prefix, submission)
+    of_metrics = dict(options.metric_options or {})
+    submission = _submission(dataset, of_metrics, force=options.force)
     of_config = metric_options(config, dataset) if config is not None and options.metrics else {}
-    masks = True if options.output or prefix else None
-    evaluation = Evaluation(dataset, options.metrics, masks=masks, **(of_config | files))
+    masks = True if options.output or submission else None
+    evaluation = Evaluation(dataset, options.metrics, masks=masks, **(of_config | of_metrics))
     predictor = Predictor(
         network,
         classes=network.classes or dataset.classes,
@@ -201,7 +201,13 @@ def test(
     if options.show or options.show_dir is not None:
         run = partial(_shown, options, dataset, run, not_drawn)
     collect(evaluation, run)
-    written = _write(evaluation, options.output, prefix, submission)
+    written: dict[Path, str] = {}
+    if options.output is not None:
+        write_results(options.output, evaluation.results, len(dataset.classes))
+        written[Path(options.output)] = ""
+    if submission is not None:
+        of_benchmark, target = submission
+        written |= of_benchmark.write_submission(evaluation.results, target)
     if options.show_dir is not None:
         written[Path(options.show_dir)] = f"{count_text(len(dataset) - len(not_drawn), 'image')}, annotated"
     metrics = evaluation.metrics() if options.metrics else None
@@ -212,16 +218,20 @@ def test(
     return TestResult(metrics, written, tuple(not_drawn))
 
 
-def _check_formats(dataset: Dataset, prefix: str | None, submission: str | None) -> None:
-    """Refuse files that the data set has no format for, and names of files, before anything is detected."""
-    if prefix is not None and not isinstance(dataset, (CocoDataset, CocoPanopticDataset)):
-        raise ValueError("jsonfile_prefix is for one data set in COCO's format")
-    if submission is not None and not isinstance(dataset, DotaDataset):
-        raise ValueError("submission_dir is for one data set in DOTA's format")
-    if prefix is not None and isinstance(dataset, CocoPanopticDataset):
-        dataset.segment_files(prefix)
-    if submission is not None and isinstance(dataset, DotaDataset):
-        dataset.submission_files(submission)
+def _submission(dataset: Dataset, options: dict[str, Any], *, force: bool) -> tuple[SubmissionDataset, str] | None:
+    """Take the option that says where to write a submission, None if there is none.
+
+    Files that the data set has no format for, and existing ones without `force`, are refused before the detector runs.
+    """
+    submission = None
+    for option in SUBMISSION_OPTIONS.keys() & options.keys():
+        if not isinstance(dataset, SubmissionDataset) or dataset.submission_option != option:
+            raise ValueError(f"{option} is for one data set in {SUBMISSION_OPTIONS[option]}'s format")
+        submission = dataset, str(options.pop(option))
+        for file in dataset.submission_files(submission[1]):
+            if not force:
+                require_new(file)
+    return submission
 
 
 def _preprocessing(network: TrainedNetwork, config: dict[str, Any] | None) -> Preprocessing:
@@ -275,22 +285,6 @@ def _show(title: str, image: Image) -> None:
             "--show needs a display, and opencv-python instead of opencv-python-headless, which has no windows; "
             "--show-dir DIR writes the images instead"
         ) from None
-
-
-def _write(
-    evaluation: Evaluation, output: str | os.PathLike[str] | None, prefix: str | None, submission: str | None
-) -> dict[Path, str]:
-    """Write the results files, and return them with notes."""
-    written: dict[Path, str] = {}
-    dataset, results = evaluation.dataset, evaluation.results
-    if output is not None:
-        write_results(output, results, len(dataset.classes))
-        written[Path(output)] = ""
-    if prefix is not None and isinstance(dataset, (CocoDataset, CocoPanopticDataset)):
-        written |= dict.fromkeys(map(Path, dataset.write_rows(results, prefix)), "")
-    if submission is not None and isinstance(dataset, DotaDataset):
-        written[Path(submission)] = f"{len(dataset.write_submission(results, submission))} files"
-    return written
 
 
 def _rounded(figures: Any) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,38 @@ def read_image(path: str | os.PathLike[str]) -> Image:
         return decode_image(data)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def as_image(function: str, image: NDArray[Any] | str | os.PathLike[str]) -> Image:
+    """Return an image in three channels: that of a file, or an array as the file of its pixels would be read.
+
+    Parameters
+    ----------
+    function : str
+        What errors begin with.
+    image : ndarray of uint8, (H, W, 3), (H, W), (H, W, 1) or (H, W, 4), or path
+        Blue, green, red; grey is repeated, and alpha is left out.
+
+    Raises
+    ------
+    ValueError, OSError, ImportError
+        As for `read_image`; ValueError for an array of another shape or dtype.
+    TypeError
+        If `image` is neither an array nor a path.
+    """
+    if isinstance(image, (str, os.PathLike)):
+        return read_image(image)
+    if not isinstance(image, np.ndarray):
+        is_pillows = type(image).__module__.startswith("PIL.")
+        advice = "; pass np.asarray(image.convert('RGB'))[..., ::-1]" if is_pillows else ""
+        raise TypeError(f"{function}: image must be a numpy array or a path, got {type(image).__name__}{advice}")
+    channels = 1 if image.ndim == 2 else image.shape[2] if image.ndim == 3 else 0
+    if image.dtype != np.uint8 or channels not in (1, 3, 4) or not image.size:
+        raise ValueError(
+            f"{function}: image must be [H, W, 3] of uint8, or [H, W] or [H, W, 4], got {[*image.shape]} of "
+            f"{image.dtype}"
+        )
+    return np.repeat(image.reshape(*image.shape[:2], 1), 3, axis=2) if channels == 1 else image[..., :3]
 
 
 def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:

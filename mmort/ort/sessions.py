@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from mmort._files.inputs import require_regular
 from mmort.ort.function_expansion import require_bounded_functions
 from mmort.ort.library import library_path
 
@@ -62,8 +63,8 @@ def session(model: str | os.PathLike[str] | bytes, **kwargs: Any) -> onnxruntime
 
     Raises
     ------
-    FileNotFoundError
-        If mmort was built without the library.
+    OSError
+        If the file cannot be read, or mmort was built without the library.
     ImportError
         If onnxruntime is not installed.
     ValueError
@@ -97,9 +98,9 @@ def session(model: str | os.PathLike[str] | bytes, **kwargs: Any) -> onnxruntime
     source = model if isinstance(model, bytes) else os.fspath(model)
     if not isinstance(source, bytes):
         require_model_name(source)
+        require_regular("model", source)
     try:
-        if isinstance(source, bytes) or os.path.isfile(source):
-            require_bounded_functions(source)
+        require_bounded_functions(source)
     except ValueError as error:
         raise ValueError(f"{'the model' if isinstance(source, bytes) else source}: {error}") from None
     try:

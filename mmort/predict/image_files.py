@@ -94,16 +94,27 @@ def _files(source: Path, recursive: bool) -> list[Path]:
         below = ""
         if source.is_dir() and not recursive and any(path.is_dir() for path in paths):
             below = ", and the folders below it are searched with recursive=True (-r)"
-        raise ValueError(f"{where} {source}; images are files that end in {', '.join(SUFFIXES)}{below}")
-    left_out = [path for path in files if path.suffix.lower() in (*UNREADABLE_SUFFIXES, *VIDEO_SUFFIXES)]
-    if left_out:
-        reason = "OpenCV reads no images of this kind, and a video must be the only source"
-        warnings.warn(LeftOutWarning(f"{source}: left out {_names(left_out)}; {reason}"), stacklevel=3)
+        only = "".join(f"; {files} ({reason})" for files, reason in _left_out(files))
+        raise ValueError(f"{where} {source}{only}; images are files that end in {', '.join(SUFFIXES)}{below}")
+    for names, reason in _left_out(files):
+        warnings.warn(LeftOutWarning(f"{source}: left out {names}; {reason}"), stacklevel=3)
     folders = [path for path in paths if source.is_dir() and not recursive and _has_images(path)]
     if folders:
         reason = "list_images searches folders below a folder with recursive=True, mmort predict with -r"
         warnings.warn(LeftOutWarning(f"{source}: left out {_names(folders)}; {reason}"), stacklevel=3)
     return images
+
+
+def _left_out(files: Sequence[Path]) -> list[tuple[str, str]]:
+    """Return the names of files that look like images but are left out, and the reason, for each kind that is there."""
+    kinds = {
+        "OpenCV reads no images of this kind": UNREADABLE_SUFFIXES,
+        "a video must be the only source": VIDEO_SUFFIXES,
+    }
+    of_kinds = {
+        reason: [path for path in files if path.suffix.lower() in suffixes] for reason, suffixes in kinds.items()
+    }
+    return [(_names(paths), reason) for reason, paths in of_kinds.items() if paths]
 
 
 def _has_images(path: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
 from collections import deque
@@ -183,7 +184,7 @@ def video_source(sources: Sequence[str | os.PathLike[str]]) -> str | int | None:
     Raises
     ------
     ValueError
-        If there are several sources, or one is an address.
+        If there are several sources, or one is an address or a pattern of videos.
     """
     for source in [os.fspath(source) for source in sources]:
         if "://" in source:
@@ -194,6 +195,8 @@ def video_source(sources: Sequence[str | os.PathLike[str]]) -> str | int | None:
             raise ValueError(f"{source} is an address, and nothing is fetched; {advice}")
         is_camera = source.isascii() and source.isdigit() and not os.path.lexists(source)
         if is_camera or is_video(source):
+            if glob.has_magic(source) and not os.path.exists(source):
+                raise ValueError(f"predict: {source} is a pattern of videos; run one after another")
             if len(sources) > 1:
                 raise ValueError(
                     f"predict: {source} must be the only source, got {len(sources)}; run one after another"

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmort.configs.layout import DetectorConfig
-from mmort.images import Image, ResizeBackend, look_up, read_image, resize
+from mmort.images import Image, ResizeBackend, as_image, look_up, resize
 from mmort.images.resampling import Interpolation
 from mmort.predict import test_pipeline
 from mmort.predict.padding import Padding, multiple, positive_size
@@ -260,12 +260,7 @@ class Preprocessing:
         OSError
             If the file cannot be opened.
         """
-        if isinstance(image, (str, os.PathLike)):
-            image = read_image(image)
-        elif not isinstance(image, np.ndarray):
-            raise TypeError(f"preprocessing: image must be a numpy array or a path, got {type(image).__name__}")
-        else:
-            image = _in_three_channels(image)
+        image = as_image("preprocessing", image)
         height, width = image.shape[:2]
         size = self.resized_size(width, height)
         pixels: NDArray[Any] = image.astype(np.float32) if self.to_float32 else image
@@ -437,14 +432,3 @@ def require_fields(name: str, values: dict[str, Any], settings: type[Any]) -> No
 def _plain(value: Any) -> Any:
     """Return a tuple as a list."""
     return list(value) if isinstance(value, tuple) else value
-
-
-def _in_three_channels(image: NDArray[Any]) -> Image:
-    """Return an array as OpenCV would read its file: grey is repeated, and alpha is left out."""
-    channels = 1 if image.ndim == 2 else image.shape[2] if image.ndim == 3 else 0
-    if image.dtype != np.uint8 or channels not in (1, 3, 4) or not image.size:
-        raise ValueError(
-            f"preprocessing: image must be [H, W, 3] of uint8, or [H, W] or [H, W, 4], got {[*image.shape]} of "
-            f"{image.dtype}"
-        )
-    return np.repeat(image.reshape(*image.shape[:2], 1), 3, axis=2) if channels == 1 else image[..., :3]

@@ -19,3 +19,7 @@ __all__ += functions.__all__
 __all__ += losses.__all__
 __all__ += modules.__all__
 __all__ += rotated.__all__
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

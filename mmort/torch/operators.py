@@ -6,6 +6,7 @@ Everything is derived from the operators' rows and the signatures of the numpy f
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 
@@ -55,6 +56,12 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     if operator.type
 }
 """The operators that ONNX has too, by name."""
+
+_WRONG_TYPE = re.compile(
+    r"Expected a value of type '(?P<required>.+)' for argument '(?P<name>\w+)' but instead found type '(?P<given>\w+)'"
+)
+_TYPES = {"float": "a number", "int": "an integer", "List[int]": "an integer", "str": "a string", "bool": "a bool"}
+"""Types of torch's schemas in words."""
 
 for _name, _gradient in GRADIENTS.items():
     register(OPERATORS[_name], _gradient)
@@ -110,17 +117,22 @@ def mirrors(function: Callable[P, Any]) -> Callable[[Callable[..., R]], Callable
 
     def decorate(implementation: Callable[..., R]) -> Callable[P, R]:
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            if not torch.compiler.is_compiling():
-                try:
-                    bound = signature.bind(*args, **kwargs)  # TypeError, where torch's operators raise RuntimeError
-                except TypeError:
-                    refuse_other_names(function.__name__, kwargs, signature.parameters)
-                    raise
-                for name, value in bound.arguments.items():
-                    refuse_other_values(function.__name__, name, value)
-                    if name in tensors:
-                        require_tensor(function.__name__, name, value, optional=tensors[name])
-            return implementation(*args, **kwargs)
+            if torch.compiler.is_compiling():
+                return implementation(*args, **kwargs)
+            try:
+                bound = signature.bind(*args, **kwargs)
+            except TypeError as error:
+                refuse_other_names(function.__name__, kwargs, signature.parameters)
+                raise TypeError(f"{function.__name__}: {error}") from None
+            for name, value in bound.arguments.items():
+                refuse_other_values(function.__name__, name, value)
+                if name in tensors:
+                    require_tensor(function.__name__, name, value, optional=tensors[name])
+            try:
+                return implementation(*args, **kwargs)
+            except RuntimeError as error:
+                _explain_type(function.__name__, error)
+                raise
 
         call.__name__ = call.__qualname__ = function.__name__
         call.__module__, call.__doc__ = implementation.__module__, implementation.__doc__
@@ -137,6 +149,14 @@ def require_tensor(function: str, name: str, value: Any, *, optional: bool = Fal
     takes_arrays = isinstance(value, np.ndarray) and hasattr(mmort, function)
     advice = f"; mmort.{function} takes arrays" if takes_arrays else ""
     raise TypeError(f"{function}: {name} must be a tensor, got {type(value).__name__}{advice}")
+
+
+def _explain_type(function: str, error: RuntimeError) -> None:
+    """Raise TypeError in place of torch's error of four lines for an argument of a wrong type."""
+    wrong = _WRONG_TYPE.search(str(error))
+    if wrong is not None:
+        required = _TYPES.get(wrong["required"], wrong["required"])
+        raise TypeError(f"{function}: {wrong['name']} must be {required}, got {wrong['given']}") from None
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:

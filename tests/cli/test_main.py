@@ -9,10 +9,13 @@ import pytest
 
 import mmort
 import mmort.cli
+import mmort.evaluate
+from mmort.cli.datasets import METRICS
+from mmort.demo import MODEL
 from mmort.onnx.verify.numbers import NumbersRow
 from mmort.onnx.verify.report import Report, VerificationError
 from mmort.predict import OnnxNetwork
-from tests.cli.running import refused, run
+from tests.cli.running import misused, refused, run
 from tests.predict import tiny_detector
 
 
@@ -43,7 +46,7 @@ def test_commands_have_help(command, capsys):
         ("torch", ["export", "config.py", "checkpoint.pth"], "mmort export needs torch: pip install 'mmort[detect]'"),
         ("onnx", ["upgrade", "model.onnx", "--in-place"], "needs onnx: pip install 'mmort[onnx]'"),
         ("onnx_ir", ["accelerate", "a.onnx", "--output", "b.onnx"], "needs onnx_ir: pip install 'mmort[onnx]'"),
-        ("onnxruntime", ["verify", "a.onnx", "--against", "b.onnx"], "needs ONNX Runtime: pip install onnxruntime"),
+        ("onnxruntime", ["verify", str(MODEL), "--against", str(MODEL)], "needs ONNX Runtime: pip install onnxruntime"),
     ],
 )
 def test_errors_name_the_extra_to_install(package, arguments, message):
@@ -114,6 +117,11 @@ def test_unknown_option_is_answered_with_the_commands_usage(capsys):
         ),
         (["export", "a.py", "b.pth", "--portable", "inlined"], "inlined (did you mean --portable=inlined?)"),
         (["predict", "x.onnx", "x.png", "--foo", "3"], "--foo 3"),
+        (["predict", "x.onnx", "x.png", "--batch", "3"], "--batch (did you mean --batch-size?) 3"),
+        (["predict", "x.onnx", "x.png", "--conf=0.5"], "--conf=0.5 (did you mean --score-thr=0.5?)"),
+        (["predict", "x.onnx", "x.png", "--device", "cpu"], "--device (did you mean --provider?) cpu"),
+        (["export", "a.py", "b.pth", "--opset", "11"], "--opset (did you mean --opset-version?) 11"),
+        (["info", "--device"], "--device"),
         (["info", "--quite"], "--quite (did you mean --quiet?)"),
         (["--quiet", "info"], "--quiet (options come after the command)"),
         (["--foo"], "--foo"),
@@ -123,6 +131,50 @@ def test_an_option_like_an_unknown_one_is_suggested(arguments, unknown, capsys):
     with pytest.raises(SystemExit):
         mmort.cli.main(arguments)
     assert capsys.readouterr().err.endswith(f": error: unrecognized arguments: {unknown}\n")
+
+
+@pytest.mark.parametrize(
+    ("option", "problem"),
+    [
+        ("predict --batch-size 0", "must be a whole number of at least 1, got 0"),
+        ("predict --threads x", "must be a whole number of at least 1, got x"),
+        ("predict --parallel 1.5", "must be a whole number of at least 1, got 1.5"),
+        ("predict --window -1", "must be a whole number of at least 1, got -1"),
+        ("predict --overlap -1", "must be a whole number of at least 0, got -1"),
+        ("test --batch-size 0", "must be a whole number of at least 1, got 0"),
+        ("test --threads 0", "must be a whole number of at least 1, got 0"),
+        ("parity --batch-size 0", "must be a whole number of at least 1, got 0"),
+        ("accelerate --threads 0", "must be a whole number of at least 1, got 0"),
+        ("export --shape 0", "must be a whole number of at least 1, got 0"),
+        ("test --eval box", "invalid choice: 'box' (choose from"),
+        ("parity --eval segm box", "invalid choice: 'box' (choose from"),
+    ],
+)
+def test_values_that_an_option_never_takes(option, problem, capsys):
+    command, name, *values = option.split()
+    with pytest.raises(SystemExit) as caught:
+        mmort.cli.main([command, "x", "y", name, *values])
+    assert caught.value.code == 2
+    assert f"mmort {command}: error: argument {name}: {problem}" in capsys.readouterr().err
+
+
+def test_metrics_are_those_of_the_data_sets():
+    formats = [value for value in vars(mmort.evaluate).values() if isinstance(value, type)]
+    named = [
+        set(format.metric_names)
+        for format in formats
+        if issubclass(format, mmort.evaluate.Dataset) and isinstance(getattr(format, "metric_names", None), tuple)
+    ]
+    assert set().union(*named) == set(METRICS)
+
+
+@pytest.mark.parametrize("name", ["exprot", "zzz"])
+def test_help_of_an_unknown_command(name, capsys):
+    with pytest.raises(SystemExit) as caught:
+        mmort.cli.main(["help", name])
+    assert caught.value.code == 2
+    advice = "did you mean export?" if name == "exprot" else "mmort --help lists them"
+    assert f"mmort: error: no command is called {name} ({advice})" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -414,3 +466,7 @@ def test_files_that_are_not_there_or_of_another_kind(arguments, message, tmp_pat
     for name in ("config.py", "a.PNG", "a.pth"):
         (tmp_path / name).touch()
     assert f"mmort: error: {message}" in refused(*arguments)
+
+
+def test_a_checkpoint_alone_is_not_exported():
+    assert misused("export", "a.pth") == "mmort: error: export: CONFIG is required before the checkpoint a.pth\n"

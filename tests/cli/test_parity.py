@@ -140,7 +140,6 @@ def test_files_of_the_same_name_are_shown_with_their_paths():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--batch-size", 0], "--batch-size must be positive, got 0"),
         (["--report", "none/report.html"], "output directory does not exist: none"),
         (["--report", "."], "output file is a directory: ."),
         (["--eval", "mAP"], "metric 'mAP' is not one of this data set"),

@@ -456,9 +456,6 @@ def test_files_without_metadata_take_a_config(folder):
     [
         (["none.onnx", IMAGES[0]], "model file does not exist: none.onnx"),
         ([MODEL, "*.gif"], "no image matches *.gif"),
-        ([MODEL, IMAGES[0], "--batch-size", "0"], "batch_size must be positive, got 0"),
-        ([MODEL, IMAGES[0], "--threads", "0"], "threads must be positive, got 0"),
-        ([MODEL, IMAGES[0], "--parallel", "0"], "parallel must be positive, got 0"),
         ([MODEL, IMAGES[0], "--threads", str(2**31)], "threads must be at most 1024, got 2147483648"),
         ([MODEL, IMAGES[0], "--parallel", "1000000"], "parallel must be at most 1024, got 1000000"),
         ([MODEL, IMAGES[0], "--out-dir", ""], "output directory must have a name, got ''"),
@@ -470,6 +467,13 @@ def test_files_without_metadata_take_a_config(folder):
 )
 def test_wrong_arguments(arguments, message):
     assert message in refused("predict", *arguments)
+
+
+def test_a_file_is_no_folder_for_results(tmp_path):
+    message = misused("predict", MODEL, IMAGES[0], "--output", tmp_path / "a.json")
+    assert message.startswith(
+        f"mmort: error: predict: --output is a folder, for detections.jsonl, got {tmp_path}/a.json"
+    )
 
 
 @pytest.mark.parametrize(

@@ -314,7 +314,6 @@ def test_backend(first):
         assert torch.get_num_threads() == by_default + 1
     finally:
         torch.set_num_threads(by_default)
-    assert "threads must be positive, got 0" in refused(*command, "--threads", 0)
     message = refused(*COMMAND, "--eval", "bbox", "--backend", "tensorrt")
     assert re.search("TensorrtExecutionProvider is not available .* has: .*CPUExecutionProvider", message)
 
@@ -425,12 +424,10 @@ def test_batch_size(boxes):
     of_config = "--cfg-options", "data.test.samples_per_gpu=4"
     assert figures(printed(*COMMAND, "--eval", "bbox", *of_config)) == of_four
     assert figures(printed(*COMMAND, "--eval", "bbox", *of_config, "--batch-size", 1)) == boxes
-    assert "batch_size must be positive, got 0" in refused(*COMMAND, "--eval", "bbox", "--batch-size", 0)
 
 
 def test_threads(boxes):
     assert figures(printed(*COMMAND, "--eval", "bbox", "--threads", 2)) == boxes
-    assert "threads must be positive, got 0" in refused(*COMMAND, "--eval", "bbox", "--threads", 0)
 
 
 def test_engine(boxes, monkeypatch):

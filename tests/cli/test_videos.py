@@ -146,6 +146,7 @@ def test_what_is_no_video(tiny, clip, folder):
     shutil.copy(clip, folder / "clip.mp4")
     assert "would replace clip.mp4" in refused("predict", tiny, "clip.mp4", "--show-dir", ".")
     assert "clip.avi must be the only source, got 2" in refused("predict", tiny, clip, "photos")
+    assert "predict: *.mp4 is a pattern of videos; run one after another" in refused("predict", tiny, "*.mp4")
     assert "windows and engine ray are for image files, got clip.avi" in refused(
         "predict", tiny, clip, "--window", "1024"
     )

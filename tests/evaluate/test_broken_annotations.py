@@ -272,7 +272,7 @@ def test_files_of_panoptic_results_stay_in_their_folder(tmp_path):
         for image, name in zip(broken["images"], names, strict=True):
             image["file_name"] = name
         with pytest.raises(ValueError, match=message):
-            panoptic(tmp_path, broken).segment_files(tmp_path / "out")
+            panoptic(tmp_path, broken).submission_files(tmp_path / "out")
 
 
 def test_names_of_voc_images_fit_into_a_message(tmp_path):

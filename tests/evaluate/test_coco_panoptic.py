@@ -101,7 +101,7 @@ def test_classes_that_are_left_out_are_nothing(files):
 
 def test_written_results_are_the_truth_of_themselves(files, tmp_path):
     evaluated = evaluation(files, segments())
-    (path,) = evaluated.dataset.write_rows(evaluated.results, str(tmp_path / "found"))
+    (path,) = evaluated.dataset.write_submission(evaluated.results, str(tmp_path / "found"))
     written = json.loads(path.read_text())
     (entry,) = written["annotations"]
     assert entry["file_name"] == "a.png"

@@ -1,11 +1,13 @@
 """Data sets in DOTA's format: annotations, mAP and submission files."""
 
 import math
+import os
 
 import numpy as np
 import pytest
 
-from mmort import Detections
+import mmort.evaluate
+from mmort import Detections, demo
 from mmort.evaluate import DotaDataset, Evaluation, dataset_of, metric_options, write_results
 
 CLASSES = ("plane", "ship")
@@ -59,12 +61,30 @@ def test_mean_average_precision(dataset):
 
 
 def test_submission_files_merge_windows(dataset, tmp_path):
-    paths = dataset.write_submission(evaluation(dataset).results, tmp_path / "task1")
-    assert [path.name for path in paths] == ["Task1_plane.txt", "Task1_ship.txt"]
-    lines = [line.split() for line in paths[1].read_text().splitlines()]
+    folder = tmp_path / "task1"
+    assert dataset.write_submission(evaluation(dataset).results, folder) == {folder: "2 files"}
+    assert sorted(os.listdir(folder)) == ["Task1_plane.txt", "Task1_ship.txt"]
+    lines = [line.split() for line in (folder / "Task1_ship.txt").read_text().splitlines()]
     assert [(line[0], line[1]) for line in lines] == [("P1", "0.9500"), ("P1", "0.9000")]
     corners = np.array(lines[1][2:], float).reshape(4, 2)
     assert (corners.min(0).tolist(), corners.max(0).tolist()) == ([70, 30], [90, 40])
+
+
+def test_a_submission_replaces_files_with_force_only(dataset, tmp_path):
+    def run(force):
+        options = mmort.evaluate.TestOptions(metric_options={"submission_dir": tmp_path}, force=force)
+        return mmort.evaluate.test(demo.MODEL, dataset, options=options, predict=predict)
+
+    def predict(predictor, paths, batch_size):
+        return [found(np.zeros((0, 5)), [], []) for _ in paths]
+
+    file = tmp_path / "Task1_ship.txt"
+    file.write_text("mine")
+    with pytest.raises(FileExistsError, match=r"^output file exists: .*Task1_ship\.txt; force=True replaces it$"):
+        run(force=False)
+    assert file.read_text() == "mine"
+    assert run(force=True).written == {tmp_path: "2 files"}
+    assert file.read_text() == ""
 
 
 def test_results_file_has_rotated_boxes(dataset, tmp_path):

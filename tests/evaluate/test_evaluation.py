@@ -103,7 +103,7 @@ def test_results_file(dataset, tmp_path):
 def test_coco_files(dataset, tmp_path):
     evaluation = Evaluation(dataset, masks=True)
     collect(evaluation, lambda paths: [detections([2, 0, 2], shift=0.5), detections([])])
-    paths = dataset.write_rows(evaluation.results, str(tmp_path / "results"))
+    paths = dataset.write_submission(evaluation.results, str(tmp_path / "results"))
     assert [path.name for path in paths] == ["results.bbox.json", "results.segm.json"]
     boxes, masks = (json.loads(path.read_text()) for path in paths)
     assert [(row["image_id"], row["category_id"]) for row in boxes] == [(4, 17), (4, 19), (4, 19)]

@@ -113,6 +113,20 @@ def test_errors_come_before_the_detector_runs(network, digits, tmp_path):
         Options(output=tmp_path / "nowhere" / "results.pkl")
 
 
+def test_files_are_replaced_with_force_only(network, digits, tmp_path):
+    for name in ("a.pkl", "a.json", "a.segm.json"):
+        (tmp_path / name).write_text("mine")
+    for files in ({"output": tmp_path / "a.pkl"}, {"metrics": ["bbox"], "metrics_json": tmp_path / "a.json"}):
+        with pytest.raises(FileExistsError, match=r"^output file exists: .*; force=True replaces it$"):
+            Options(**files)
+    rows = {"metric_options": {"jsonfile_prefix": tmp_path / "a"}}
+    with pytest.raises(FileExistsError, match=r"^output file exists: .*a\.segm\.json; force=True replaces it$"):
+        mmort.evaluate.test(network, digits, options=Options(**rows), predict=None)
+    mmort.evaluate.test(network, digits, options=Options(**rows, output=tmp_path / "a.pkl", force=True))
+    assert json.loads((tmp_path / "a.segm.json").read_text())
+    assert (tmp_path / "a.json").read_text() == "mine"
+
+
 def test_a_threshold_is_warned_of(network, digits):
     predictor = Predictor(network)
     for predict in (predictor.predict, partial(predictor.predict, batch_size=2)):

@@ -15,7 +15,16 @@ import numpy as np
 from mmort._files.inputs import require_regular
 from mmort.detections.masks import ImageMasks
 from mmort.detections.panoptic import SegmentIds
-from mmort.evaluate import CocoDataset, CocoPanopticDataset, Dataset, DotaDataset, Evaluation, VocDataset, YoloDataset
+from mmort.evaluate import (
+    CocoDataset,
+    CocoPanopticDataset,
+    Dataset,
+    DotaDataset,
+    Evaluation,
+    SubmissionDataset,
+    VocDataset,
+    YoloDataset,
+)
 from mmort.images import write_image
 from mmort.predict import Detections
 from tests.fuzz import json_values
@@ -181,19 +190,16 @@ def run(case: Any) -> None:
         warnings.simplefilter("ignore")
         dataset: Dataset = kind(*arguments)
         evaluation = Evaluation(dataset, metrics, masks=True, **options)
+        if isinstance(dataset, SubmissionDataset):
+            dataset.submission_files(folder / "out")
         if isinstance(dataset, CocoPanopticDataset):
-            dataset.segment_files(folder / "out")
             for image in dataset.images:  # as commands do
                 require_regular("image", image.path)
-        if isinstance(dataset, DotaDataset):
-            dataset.submission_files(folder / "out")
         try:
             for image in dataset.images:
                 evaluation.add(image, detections(np.random.default_rng(seed), dataset))
             figures = evaluation.metrics().figures
-            if isinstance(dataset, (CocoDataset, CocoPanopticDataset)):
-                dataset.write_rows(evaluation.results, str(folder / "out"))
-            if isinstance(dataset, DotaDataset):
+            if isinstance(dataset, SubmissionDataset):
                 dataset.write_submission(evaluation.results, folder / "out")
         except Exception as error:
             raise DetectedError(f"{type(error).__name__}: {error}") from error

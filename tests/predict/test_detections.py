@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
+from PIL import Image
 from pycocotools import mask as coco
 
 from mmort.detections.panoptic import SegmentIds
@@ -101,6 +102,11 @@ def test_what_is_taken_apart_can_be_merged(detections, arrays):
     assert len(nothing + nothing) == 0
     tied = Detections.merge([NO_MASKS[:1], NO_MASKS[:1][[0]], NO_MASKS[1:2]])
     assert tied.names == ("b", "b", "a")
+
+
+def test_what_is_no_detections_is_not_merged():
+    with pytest.raises(TypeError, match=r"^Detections\.merge: parts must be Detections, got NoneType$"):
+        Detections.merge([NO_MASKS, None])
 
 
 def test_masks_of_two_kinds_are_merged():
@@ -252,6 +258,12 @@ def test_plot_and_save(tmp_path):
     drawn = draw(image, NO_MASKS, scale=2)
     assert not np.array_equal(drawn, draw(image, NONE, scale=2))
     np.testing.assert_array_equal(NO_MASKS.plot(tmp_path / "image.png", scale=2), drawn)
+    for other in (image[..., 0], image[..., :1], np.dstack([image, image[..., 0]]), image[..., ::-1]):
+        np.testing.assert_array_equal(NO_MASKS.plot(other, scale=2), drawn)
+    photo = Image.open(tmp_path / "image.png")
+    with pytest.raises(TypeError, match=r"^draw: image must be .*, got PngImageFile; pass np\.asarray\("):
+        NO_MASKS.plot(photo)
+    np.testing.assert_array_equal(NO_MASKS.plot(np.asarray(photo.convert("RGB"))[..., ::-1], scale=2), drawn)
     NO_MASKS.save(tmp_path / "annotated.png", image, scale=2)
     np.testing.assert_array_equal(read_image(tmp_path / "annotated.png"), drawn)
     with pytest.raises(ValueError, match="OpenCV writes no format with the suffix"):

@@ -189,8 +189,8 @@ def test_colours_of_classes_differ():
 @pytest.mark.parametrize(
     ("image", "size", "scale", "message"),
     [
-        (np.zeros((4, 5), np.uint8), (4, 5), 1, r"image must be \[H, W, 3\] of uint8, got \[4, 5\]"),
-        (np.zeros((4, 5, 3)), (4, 5), 1, "of uint8, got .* of float64"),
+        (np.zeros((4, 5, 2), np.uint8), (4, 5), 1, r"draw: image must be \[H, W, 3\] of uint8, .*, got \[4, 5, 2\]"),
+        (np.zeros((4, 5, 3)), (4, 5), 1, r"got \[4, 5, 3\] of float64"),
         (np.zeros((4, 5, 3), np.uint8), (5, 4), 1, r"image is \(4, 5\), but the detections are for \(5, 4\)"),
         (np.zeros((4, 5, 3), np.uint8), (4, 5), 0, "scale must be positive, got 0"),
         (np.zeros((4, 5, 3), np.uint8), (4, 5), float("nan"), "scale must be positive"),

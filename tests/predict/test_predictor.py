@@ -341,14 +341,21 @@ def test_images_that_are_left_out_are_named(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"")
     (tmp_path / "link").symlink_to(".hidden")
-    named = r": left out b\.HEIC, d\.mp4, e\.cr2 and 1 more; OpenCV reads no images of this kind"
-    with pytest.warns(LeftOutWarning, match=named) as caught:
+    (tmp_path / "g.arw").write_bytes(b"")
+    with pytest.warns(LeftOutWarning) as caught:
         assert [path.name for path in list_images(tmp_path)] == ["a.png"]
-    assert [warning.filename for warning in caught] == [__file__]
-    for name in ("d.mp4", "e.cr2", "f.NEF"):
+    assert [str(warning.message) for warning in caught] == [
+        f"{tmp_path}: left out b.HEIC, e.cr2, f.NEF and 1 more; OpenCV reads no images of this kind",
+        f"{tmp_path}: left out d.mp4; a video must be the only source",
+    ]
+    assert {warning.filename for warning in caught} == {__file__}
+    for name in ("d.mp4", "e.cr2", "f.NEF", "g.arw"):
         (tmp_path / name).unlink()
-    with pytest.warns(LeftOutWarning, match=r": left out b\.HEIC; "):
+    with pytest.warns(LeftOutWarning, match=r": left out b\.HEIC; OpenCV reads no images of this kind$"):
         list_images(tmp_path / "*")
+    (tmp_path / "a.png").unlink()
+    with pytest.raises(ValueError, match=r"; b\.HEIC \(OpenCV reads no images of this kind\); images are"):
+        list_images(tmp_path)
 
 
 @pytest.mark.parametrize("shape", [(8, 9), (8, 9, 3)])

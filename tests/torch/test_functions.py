@@ -244,6 +244,29 @@ def test_arrays_are_refused_in_one_line():
         assert str(caught.value) == text
 
 
+def test_wrong_arguments_name_the_function_in_one_line():
+    for call, text in (
+        (lambda: mmort.torch.nms(BOXES), "nms: missing a required argument: 'scores'"),
+        (lambda: mmort.torch.nms(BOXES, SCORES, 0.5, top=3), "nms: got an unexpected keyword argument 'top'"),
+        (
+            lambda: mmort.torch.deform_conv2d(*[torch.ones(1, 1, 8, 8)] * 3, None),
+            "deform_conv2d: stride must be an integer, got NoneType",
+        ),
+        (lambda: mmort.torch.nms(BOXES, SCORES, "0.5"), "nms: iou_threshold must be a number, got str"),
+        (
+            lambda: mmort.torch.roi_align(torch.ones(1, 1, 4, 4), torch.ones(1, 5), None),
+            "roi_align: output_size must be an integer, got NoneType",
+        ),
+    ):
+        with pytest.raises(TypeError) as caught:
+            call()
+        assert str(caught.value) == text
+
+
+def test_dir_has_what_is_public():
+    assert dir(mmort.torch) == sorted(mmort.torch.__all__)
+
+
 def test_calls_as_torchvision_has_them():
     image, offset, weight = torch.ones(1, 1, 8, 8), torch.zeros(1, 18, 6, 6), torch.ones(1, 1, 3, 3)
     for arguments, named in (((), {"bias": torch.ones(1)}), ((torch.ones(1),), {}), ((), {"mask": torch.ones(1)})):

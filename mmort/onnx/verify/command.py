@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmort._files.inputs import is_checkpoint
+from mmort._files.inputs import is_checkpoint, require_regular
 from mmort.onnx.input_files import read_inputs
 from mmort.onnx.verify import MIN_MASK_OVERLAP, verify
 from mmort.onnx.verify.report import Report
@@ -94,6 +94,8 @@ def verify_against(
                 "with its exported file"
             )
     is_file = against.endswith(".onnx")
+    for model_file in (path, against) if is_file else (path,):
+        require_regular("model", model_file)
     if inputs is None and sizes is None and is_file and example_image is not None and _takes_images(path, libraries):
         inputs = [example_image]
     sets: Any = None if inputs is None else _read_sets(path, inputs, [against] if is_file else [], libraries)

@@ -1,0 +1,32 @@
+"""What the options of commands take: shares between 0 and 1, and whole numbers with a minimum."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+
+def share(value: str) -> float:
+    """Parse a number from 0 to 1, such as a threshold."""
+    try:
+        number = float(value)
+    except ValueError:
+        number = float("nan")
+    if not 0 <= number <= 1:
+        raise argparse.ArgumentTypeError(f"must be a number from 0 to 1, got {value}")
+    return number
+
+
+def at_least(minimum: int) -> Callable[[str], int]:
+    """Return what parses a whole number of at least `minimum`."""
+
+    def parse(value: str) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            number = minimum - 1
+        if number < minimum:
+            raise argparse.ArgumentTypeError(f"must be a whole number of at least {minimum}, got {value}")
+        return number
+
+    return parse
