@@ -148,26 +148,30 @@ static void attend(void *argument, size_t i) {
     atomic_store(&meeting->closed, 1);
 }
 
+enum { MIN_CHUNK = 20000, LONG_CALL = 10 * MIN_CHUNK };
+
+/* Counts the threads of the session in long calls 1, 2, 4, ... 1024: some may have been busy before. */
+static OrtStatus *count_threads(Node *node, OrtKernelContext *context) {
+    enum { MAX_THREADS = 64, LAST_COUNT = 1 << 10 };
+    const unsigned number = atomic_fetch_add(&node->long_calls, 1) + 1;
+    if (number > LAST_COUNT || number & (number - 1)) return NULL;
+    Meeting meeting = {0};
+    TRY(node->op->api->KernelContext_ParallelFor(context, attend, MAX_THREADS, 0, &meeting));
+    const int threads = atomic_load(&meeting.arrived);
+    if (threads > atomic_load(&node->threads)) atomic_store(&node->threads, threads);
+    return NULL;
+}
+
 /* Sets of how many chunks a loop may be: each has costs of its own, which one thread need not have 64 times. */
 static OrtStatus *set_chunks(Node *node, OrtKernelContext *context, mmk_call *call) {
-    enum { MAX_THREADS = 64, MAX_CHUNKS = 64, PER_THREAD = 4, MIN_CHUNK = 20000, LONG_CALL = 10 * MIN_CHUNK };
-    enum { FIRST_WITH_PARALLEL_FOR = 17, LAST_COUNT = 1 << 10 };
+    enum { FIRST_WITH_PARALLEL_FOR = 17, MAX_CHUNKS = 64, PER_THREAD = 4 };
     double duration = 0;
-    int threads;
     call->min_chunk = MIN_CHUNK;
     call->max_chunks = 1;
     if (node->op->runtime < FIRST_WITH_PARALLEL_FOR) return NULL;
     for (int i = 0; i < call->phases; i++) duration += (double)call->work[i] * call->nanoseconds[i];
-    if (duration > LONG_CALL) {
-        const unsigned number = atomic_fetch_add(&node->long_calls, 1) + 1;
-        if (number <= LAST_COUNT && !(number & (number - 1))) { /* again, as threads may have been busy before */
-            Meeting meeting = {0};
-            TRY(node->op->api->KernelContext_ParallelFor(context, attend, MAX_THREADS, 0, &meeting));
-            threads = atomic_load(&meeting.arrived);
-            if (threads > atomic_load(&node->threads)) atomic_store(&node->threads, threads);
-        }
-    }
-    threads = atomic_load(&node->threads);
+    if (duration > LONG_CALL) TRY(count_threads(node, context));
+    const int threads = atomic_load(&node->threads); /* 0 before they are counted */
     if (threads != 1)
         call->max_chunks = threads && threads < MAX_CHUNKS / PER_THREAD ? threads * PER_THREAD : MAX_CHUNKS;
     return NULL;
