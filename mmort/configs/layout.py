@@ -198,6 +198,20 @@ class DetectorConfig:
         return classes_of(self.test_data_sets[0], tuple(detector))
 
     @property
+    def class_counts(self) -> set[int]:
+        """Every ``num_classes`` of the model, at any depth."""
+        return set(_numbers_of_classes(self.model if self.has_model else None))
+
+    @property
+    def fitting_classes(self) -> tuple[str, ...]:
+        """The class names of the first test data set if the model has as many classes, otherwise none."""
+        try:
+            names = self.classes() or ()
+        except (OSError, ValueError):
+            return ()
+        return names if self.class_counts == {len(names)} else ()
+
+    @property
     def prompt(self) -> Prompt:
         """What a detector with a language model looks for in the test data set: its classes.
 
@@ -293,3 +307,14 @@ def _has_step(pipeline: Any, kinds: tuple[str, ...]) -> bool:
     return isinstance(pipeline, (list, tuple)) and any(
         isinstance(step, dict) and plain_type(step.get("type")) in kinds for step in pipeline
     )
+
+
+def _numbers_of_classes(config: Any) -> Iterator[int]:
+    """Yield every ``num_classes`` of a config, at any depth."""
+    if isinstance(config, dict):
+        if isinstance(config.get("num_classes"), int):
+            yield config["num_classes"]
+        config = list(config.values())
+    if isinstance(config, (list, tuple)):
+        for value in config:
+            yield from _numbers_of_classes(value)

@@ -302,28 +302,16 @@ def _class_layers(module: nn.Module) -> dict[str, int]:
 
 def _check_classes(key: str, rows: int, own_rows: int, other_rows: int, config: dict[str, Any]) -> None:
     """Refuse a class layer with other rows than the model's if the number of classes explains them."""
-    layout = DetectorConfig(config)
-    wanted = set(_numbers_of_classes(layout.model if layout.has_model else None))
+    wanted = DetectorConfig(config).class_counts
     if len(wanted) != 1:
         return
-    classes = wanted.pop()
+    (classes,) = wanted
     anchors, rest = divmod(own_rows, classes + other_rows)
     if anchors and not rest and rows != own_rows and rows % anchors == 0:
         raise ValueError(
             f"{key} has {rows} rows = {rows // anchors - other_rows} classes in the checkpoint, "
             f"the config has num_classes={classes}"
         )
-
-
-def _numbers_of_classes(config: Any) -> Iterator[int]:
-    """Return every ``num_classes`` of a config, at any depth."""
-    if isinstance(config, dict):
-        if isinstance(config.get("num_classes"), int):
-            yield config["num_classes"]
-        config = list(config.values())
-    if isinstance(config, (list, tuple)):
-        for value in config:
-            yield from _numbers_of_classes(value)
 
 
 def _listed(heading: str, keys: Iterable[str]) -> str:

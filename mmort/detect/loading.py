@@ -143,7 +143,8 @@ def load(
     config : path
         An MMDetection config, 2.x or 3.x.
     checkpoint : path
-        The ``.pth`` file that MMDetection wrote when it trained that config.
+        The ``.pth`` file that MMDetection wrote when it trained that config.  If it names no classes, they are those
+        of the config's test data set, if these are as many as the detector's.
     options : dict, optional
         Values that replace the config's, by dotted key, as ``--cfg-options`` does.
     texts : str, sequence of str or dict, optional
@@ -173,17 +174,19 @@ def load_trained(
     vocabulary: str | os.PathLike[str] | None = None,
     *,
     open_vocabulary: bool = False,
-) -> None:
+) -> bool:
     """Load a checkpoint's weights and classes into a detector that was built from `config`; see `load`.
 
-    With `open_vocabulary` it has no classes yet.
+    With `open_vocabulary` it has no classes yet.  Returns whether the classes are those of the config's data set, as
+    the checkpoint names none.
     """
     weights, meta = load_checkpoint(checkpoint)
     layout = DetectorConfig(config)
     load_weights(detector, _weights_of_branch(weights, layout.branch), config)
     if open_vocabulary:
-        return
-    detector.name_classes(meta.get("classes", ()))
+        return False
+    names = meta.get("classes", ())
+    detector.name_classes(names or layout.fitting_classes)
     if detector.takes_texts:
         detector.set_texts(layout.prompt if texts is None else Prompt.of(texts), vocabulary)
     elif texts is not None or vocabulary is not None:
@@ -191,6 +194,7 @@ def load_trained(
             f"detect: {'vocabulary' if texts is None else 'texts'} must not be set for {detector.family}, which has no "
             "language model"
         )
+    return not names and not detector.takes_texts
 
 
 def _weights_of_branch(weights: dict[str, Tensor], branch: str | None) -> dict[str, Tensor]:

@@ -7,6 +7,7 @@ import pathlib
 import pytest
 
 import mmort
+from mmort.configs import class_names
 from mmort.configs.layout import READ_ENTRIES, DetectorConfig
 
 ROOT = pathlib.Path(mmort.__file__).parent
@@ -95,3 +96,20 @@ def test_configs_without_a_model():
     assert [kind for kind, _ in config.test_pipeline.steps] == ["Resize"]
     with pytest.raises(ValueError, match="must have a dict 'model'"):
         config.model  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("model", "data_set", "classes"),
+    [
+        ({"num_classes": 2}, {"type": "CocoDataset", "metainfo": {"classes": ("cat", "dog")}}, ("cat", "dog")),
+        ({"a": [{"num_classes": 20}, {"num_classes": 20}]}, {"type": "VOCDataset"}, class_names.VOC),
+        ({"num_classes": 3}, {"type": "CocoDataset", "metainfo": {"classes": ("cat", "dog")}}, ()),
+        ({"a": {"num_classes": 2}, "b": {"num_classes": 3}}, {"type": "X", "classes": ("cat", "dog")}, ()),
+        ({"num_classes": 2}, {"type": "OpenImagesDataset"}, ()),
+        ({"num_classes": 2}, {"type": "CocoDataset", "classes": "nowhere.txt"}, ()),
+        ({"num_classes": 2}, None, ()),
+    ],
+)
+def test_class_names_that_fit_the_model(model, data_set, classes):
+    config = {"model": model} | ({} if data_set is None else {"test_dataloader": {"dataset": data_set}})
+    assert DetectorConfig(config).fitting_classes == classes

@@ -18,6 +18,7 @@ import torch
 
 import mmort.onnx
 import mmort.ort
+from mmort import demo
 from mmort.cli import main
 from mmort.configs import read_config
 from mmort.detect import build, load
@@ -580,6 +581,23 @@ def test_an_unverified_file_says_so(tmp_path, capsys, monkeypatch):
     assert not any("comparing" in line for line in lines)
     metadata = {entry.key: entry.value for entry in onnx.load(path).metadata_props}
     assert (metadata["family"], metadata["verified"]) == ("FCOS", "false")
+
+
+@pytest.mark.parametrize(
+    ("names", "note", "classes"),
+    [
+        ("abcdefghij", "; those of the config's test data set are taken", tuple("abcdefghij")),
+        ("ab", ", so that detections have numbers instead of names", ()),  # the detector has ten classes
+    ],
+)
+def test_classes_of_the_config_where_the_checkpoint_names_none(tmp_path, capsys, monkeypatch, names, note, classes):
+    torch.save(torch.load(demo.CHECKPOINT, weights_only=True)["state_dict"], tmp_path / "plain.pth")
+    written = []
+    monkeypatch.setattr(pipeline, "_write", lambda network, *_: written.append(network.detector.classes))
+    options = "--cfg-options", f"data.test.classes={json.dumps(list(names))}"
+    assert run(demo.CONFIG, tmp_path / "plain.pth", *options, "-o", tmp_path / "x.onnx") == 0
+    assert f"note: the checkpoint names no classes{note}\n" in capsys.readouterr().out
+    assert written == [classes]
 
 
 def test_failures_of_the_exporter_are_one_line(tmp_path, capsys, monkeypatch):

@@ -61,7 +61,7 @@ def export_detector(
         if not options.flip:
             preprocessing = replace(preprocessing, flip=False)
         steps.begin(f"loading {os.fspath(checkpoint)} into {detector.family}")
-        load_trained(
+        named_by_config = load_trained(
             detector,
             checkpoint,
             settings,
@@ -71,6 +71,8 @@ def export_detector(
         )
         if not detector.classes and not options.open_vocabulary:
             steps.progress("note: the checkpoint names no classes, so that detections have numbers instead of names")
+        elif named_by_config:
+            steps.progress("note: the checkpoint names no classes; those of the config's test data set are taken")
         left_out = detector.prepare_for_export(flip=preprocessing.flip)
         if DetectorConfig(settings).branch == "detector":
             left_out += ("the tracker, as the file detects in single images",)
