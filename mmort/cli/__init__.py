@@ -51,7 +51,19 @@ COMMANDS = {
     "completion": completion,
 }
 
-OF_OTHER_PROGRAMS = {
+COMMANDS_ELSEWHERE = {
+    "convert": "export",
+    "detect": "predict",
+    "eval": "test",
+    "evaluate": "test",
+    "infer": "predict",
+    "inference": "predict",
+    "val": "test",
+    "version": "--version",
+}
+"""What other programs call commands, and their names here."""
+
+OPTIONS_ELSEWHERE = {
     "--conf": "--score-thr",
     "--conf-thres": "--score-thr",
     "--device": "--provider",
@@ -59,7 +71,10 @@ OF_OTHER_PROGRAMS = {
     "--out-file": "--output",
     "--threshold": "--score-thr",
 }
-"""What other detectors' programs call options, and their names here."""
+"""What other programs call options, and their names here."""
+
+WITHOUT_OPTION = "--checkpoint", "--config", "--image", "--images", "--model", "--source", "--weights"
+"""Options of other programs for what a command here takes by its position."""
 
 WRONG_USAGE = 2
 """The exit code for wrong arguments, argparse's."""
@@ -133,10 +148,9 @@ def _refuse_unknown_command(words: Sequence[str]) -> None:
     """Exit with an error that suggests a similar command, if the first word is not a command."""
     commands = [*COMMANDS, "help"]
     if words and not words[0].startswith("-") and words[0] not in commands:
-        similar = get_close_matches(words[0].lower().replace("_", "-"), commands, 1)
-        if words[0] == "version":
-            similar = ["--version"]
-        advice = f"did you mean {similar[0]}?" if similar else "mmort --help lists them"
+        name = words[0].lower().replace("_", "-")
+        similar = COMMANDS_ELSEWHERE.get(name) or next(iter(get_close_matches(name, commands, 1)), None)
+        advice = f"did you mean {similar}?" if similar else "mmort --help lists them"
         _parser().error(f"no command is called {words[0]} ({advice})")
 
 
@@ -149,17 +163,19 @@ def _with_suggestions(unknown: Sequence[str], options: Sequence[str]) -> str:
         meant = values.get(word) or _similar_option(name.replace("_", "-"), options)
         if meant == name:
             words.append(f"{word} (options come after the command)")
+        elif meant is None and name in WITHOUT_OPTION:
+            words.append(f"{word} (its value is given without an option)")
         else:
             words.append(f"{word} (did you mean {meant}{separator}{value}?)" if meant else word)
     return " ".join(words)
 
 
 def _similar_option(name: str, options: Sequence[str]) -> str | None:
-    """Return the option that a name is another program's word for, the beginning of, or a misspelling of."""
-    if (meant := OF_OTHER_PROGRAMS.get(name)) in options:
+    """Return the option that a name is another program's word for, begins with or is the beginning of, or misspells."""
+    if (meant := OPTIONS_ELSEWHERE.get(name)) in options:
         return meant
-    begun = [option for option in options if option.startswith(f"{name}-")]
-    return next(iter(begun or get_close_matches(name, options, 1, 0.75)), None)
+    begun = [option for option in options if option.startswith(f"{name}-") or name.startswith(f"{option}")]
+    return next(iter(begun or get_close_matches(name, options, 1, 0.81)), None)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+import os
+from collections.abc import Collection, Iterable
+from pathlib import Path
 from typing import Any
 
 from mmort._files.outputs import require_new, require_onnx_output, require_output
+from mmort.cli.terminal import UsageError
 
 
 def add_output(
@@ -40,6 +43,12 @@ def check_new_models(*files: str | None, force: bool) -> None:
     for file in _wanted(files):
         require_onnx_output(file)
     check_new_outputs(*files, force=force)
+
+
+def check_new_folder(option: str, folder: str | None, suffixes: Collection[str], advice: str = "") -> None:
+    """Refuse the name of a file of another kind for a folder that does not exist yet."""
+    if folder is not None and Path(folder).suffix.lower() in suffixes and not os.path.isdir(folder):
+        raise UsageError(f"{option} must be a folder, got {folder}{advice and f'; {advice}'}")
 
 
 def print_written(path: object, note: str = "") -> None:

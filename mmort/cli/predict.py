@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mmort.cli import engines, texts
 from mmort.cli.option_types import at_least, share
-from mmort.cli.outputs import add_output, print_written
+from mmort.cli.outputs import add_output, check_new_folder, print_written
 from mmort.cli.terminal import UsageError, message_of, one_line
 
 if TYPE_CHECKING:
@@ -79,15 +79,13 @@ def run(arguments: argparse.Namespace) -> str | None:
     except ModuleNotFoundError:
         raise ImportError("mmort predict needs tqdm: pip install 'mmort[predict]'") from None
     from mmort.predict import PredictOptions, predict
+    from mmort.predict.image_files import SUFFIXES
 
     if STANDARD_INPUT in arguments.images:
         _predict_standard_input(arguments)
         return None
-    if arguments.output is not None and arguments.output.endswith((".json", ".jsonl")):
-        raise UsageError(
-            f"predict: --output is a folder, for detections.jsonl, got {arguments.output}; --json prints lines of "
-            f"JSON: --json > {arguments.output}"
-        )
+    check_new_folder("--output", arguments.output, (".json", ".jsonl"), f"a file: --json > {arguments.output}")
+    check_new_folder("--show-dir", arguments.show_dir, SUFFIXES)
     options = PredictOptions(
         output=arguments.output,
         show_dir=arguments.show_dir,
@@ -194,4 +192,8 @@ def _windows(arguments: argparse.Namespace) -> Windows | None:
             f"predict: --window {arguments.window} needs --overlap, how many pixels neighbours share: fewer than the "
             f"window's, and {Windows.overlap} by default"
         )
-    return Windows(arguments.window) if arguments.overlap is None else Windows(arguments.window, arguments.overlap)
+    if arguments.overlap is None:
+        return Windows(arguments.window)
+    if arguments.overlap >= arguments.window:
+        raise UsageError(f"predict: --overlap must be less than --window, {arguments.window}, got {arguments.overlap}")
+    return Windows(arguments.window, arguments.overlap)

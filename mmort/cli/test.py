@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mmort.cli import configs, datasets, engines, texts
 from mmort.cli.option_types import at_least, share
-from mmort.cli.outputs import add_output, print_written
+from mmort.cli.outputs import add_output, check_new_folder, print_written
 from mmort.cli.terminal import UsageError
 
 if TYPE_CHECKING:
@@ -77,8 +77,10 @@ def run(arguments: argparse.Namespace) -> str | None:
     from mmort.configs import parse_options
     from mmort.evaluate.testing import SUBMISSION_OPTIONS
     from mmort.predict import DetectorFile
+    from mmort.predict.image_files import SUFFIXES
 
     of_metrics = parse_options(arguments.eval_options)
+    check_new_folder("--show-dir", arguments.show_dir, SUFFIXES)
     options = mmort.evaluate.TestOptions(
         metrics=arguments.eval or (),
         metric_options=of_metrics,
@@ -127,6 +129,8 @@ def _check(arguments: argparse.Namespace) -> None:
         raise UsageError(
             "without a CONFIG, MODEL must be an ONNX file, and --ann and --img-dir must be given, or --ann data.yaml"
         )
+    if arguments.backend == "torch" and arguments.model.endswith(".onnx"):
+        raise UsageError(f"--backend torch runs a checkpoint, got {arguments.model}; leave it out for an ONNX file")
     if arguments.backend == "torch" and arguments.parallel is not None:
         raise UsageError("--parallel is for ONNX files; torch runs one batch after another")
     if arguments.backend == "torch" and arguments.engine in engines.OPENVINO:

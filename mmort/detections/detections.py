@@ -492,6 +492,8 @@ class Detections:
     ) -> None:
         """Write what `plot` draws to an image file, whose suffix, such as ``.png``, decides about the format.
 
+        A file that exists is replaced, but never the image itself.
+
         Raises
         ------
         ValueError

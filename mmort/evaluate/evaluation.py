@@ -36,11 +36,15 @@ class Evaluation:
     ------
     ValueError
         If the data set does not have a metric or an option.
+    TypeError
+        If `metrics` is one name.
     """
 
     def __init__(
         self, dataset: Dataset, metrics: Sequence[str] = (), *, masks: bool | None = None, **options: Any
     ) -> None:
+        if isinstance(metrics, str):
+            raise TypeError(f"evaluate: metrics must be a sequence, such as [{metrics!r}], got {metrics!r}")
         dataset.check(metrics, options)
         self.dataset, self.metric_names, self.options = dataset, tuple(metrics), options
         self.masks = bool({"segm", "PQ"} & set(metrics)) if masks is None else masks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
+from types import NoneType
 from typing import Any
 
 _LISTS = {"iou_thrs", "proposal_nums", "metric_items"}
@@ -16,12 +17,16 @@ def option_values(schema: type, options: Mapping[str, Any]) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        If the dataclass does not have an option.
+        If the dataclass does not have an option, or a flag is no bool.
     """
     known = [field.name for field in dataclasses.fields(schema)]
     unknown = [name for name in options if name not in known]
     if unknown:
         raise ValueError(f"evaluate: unknown option {', '.join(unknown)}; options: {', '.join(known)}")
+    for field in dataclasses.fields(schema):
+        value = options.get(field.name)
+        if isinstance(field.default, bool) and not isinstance(value, (bool, NoneType)):
+            raise ValueError(f"evaluate: {field.name} must be True or False, got {value!r}")
     return {
         name: [value] if name in _LISTS and isinstance(value, (str, int, float)) else value
         for name, value in options.items()

@@ -156,7 +156,7 @@ def decode_image(data: bytes) -> Image:
     except cv2.error:  # an image above OpenCV's size limit, among others
         image = None
     if image is None:
-        raise ValueError("not an image in a format that OpenCV reads")
+        raise ValueError("not an image in a format that OpenCV reads, or cut short")
     # OpenCV 5 does not repeat the grey of PFM files.
     return cv2.cvtColor(image, cv2.COLOR_GRAY2BGR) if image.ndim == 2 else image
 

@@ -100,7 +100,7 @@ def _files(source: Path, recursive: bool) -> list[Path]:
         warnings.warn(LeftOutWarning(f"{source}: left out {names}; {reason}"), stacklevel=3)
     folders = [path for path in paths if source.is_dir() and not recursive and _has_images(path)]
     if folders:
-        reason = "list_images searches folders below a folder with recursive=True, mmort predict with -r"
+        reason = "folders below it are searched with recursive=True (-r)"
         warnings.warn(LeftOutWarning(f"{source}: left out {_names(folders)}; {reason}"), stacklevel=3)
     return images
 

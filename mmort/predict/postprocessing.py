@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,8 @@ class Postprocessing:
     score_threshold: float
 
     def __post_init__(self) -> None:
-        if not 0 <= self.score_threshold <= 1:
-            raise ValueError(f"score_threshold must be a number from 0 to 1, got {self.score_threshold}")
+        if not isinstance(self.score_threshold, Real) or not 0 <= self.score_threshold <= 1:
+            raise ValueError(f"score_threshold must be a number from 0 to 1, got {self.score_threshold!r}")
 
     def __call__(
         self, image: Prepared, canvas: tuple[int, int], rows: Sequence[NDArray[Any]], mask_format: MaskFormat | None

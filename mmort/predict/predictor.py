@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import glob
 import os
 import warnings
 from collections import deque
@@ -242,6 +243,8 @@ class Predictor:
         if isinstance(image, (str, os.PathLike)):
             if os.path.isdir(image):
                 raise IsADirectoryError(f"Predictor: {os.fspath(image)} is a folder; .predict(FOLDER) takes its images")
+            if glob.has_magic(os.fspath(image)) and not os.path.exists(image):
+                raise ValueError(f"Predictor: {os.fspath(image)} is a pattern; .predict(PATTERN) takes what matches it")
             _refuse_video(image)
         (detections,) = self.run([self._prepare(image)])
         return detections

@@ -54,7 +54,7 @@ class Windows:
         if self.size < 1:
             raise ValueError(f"Windows: size must be positive, got {self.size}")
         if not 0 <= self.overlap < self.size:
-            raise ValueError(f"Windows: overlap must be between 0 and the size, {self.size}, got {self.overlap}")
+            raise ValueError(f"Windows: overlap must be at least 0 and below the size, {self.size}, got {self.overlap}")
 
     def positions(self, height: int, width: int) -> list[tuple[int, int]]:
         """Return the row and column of the upper left corner of each window, row by row."""

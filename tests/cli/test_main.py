@@ -122,6 +122,9 @@ def test_unknown_option_is_answered_with_the_commands_usage(capsys):
         (["predict", "x.onnx", "x.png", "--device", "cpu"], "--device (did you mean --provider?) cpu"),
         (["export", "a.py", "b.pth", "--opset", "11"], "--opset (did you mean --opset-version?) 11"),
         (["info", "--device"], "--device"),
+        (["predict", "x.onnx", "x.png", "--score-thresh=1"], "--score-thresh=1 (did you mean --score-thr=1?)"),
+        (["predict", "x.onnx", "x.png", "--source"], "--source (its value is given without an option)"),
+        (["info", "--config"], "--config (its value is given without an option)"),
         (["info", "--quite"], "--quite (did you mean --quiet?)"),
         (["--quiet", "info"], "--quiet (options come after the command)"),
         (["--foo"], "--foo"),
@@ -185,6 +188,8 @@ def test_help_of_an_unknown_command(name, capsys):
         ("zzz", "--help"),
         ("INFO", "mean info?"),
         ("version", "mean --version?"),
+        ("detect", "mean predict?"),
+        ("val", "mean test?"),
     ],
 )
 def test_a_command_like_an_unknown_one_is_suggested(command, advice, capsys):

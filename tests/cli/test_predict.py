@@ -71,6 +71,8 @@ def test_windows(folder, tiny):
     assert message == "mmort: error: predict: --window runs in this process only; leave out --engine ray\n"
     message = misused("predict", tiny, "photos", "--overlap", 10)
     assert message == "mmort: error: predict: --overlap needs --window, the size of the windows\n"
+    message = misused("predict", tiny, "photos", "--window", 128, "--overlap", 128)
+    assert message == "mmort: error: predict: --overlap must be less than --window, 128, got 128\n"
     message = misused("predict", tiny, "photos", "--window", 200)
     assert "--window 200 needs --overlap, how many pixels neighbours share: fewer than the window's" in message
 
@@ -290,7 +292,7 @@ def test_broken_pictures_are_named_and_skipped(tiny, folder):
     assert code == 1
     assert out == f"wrote out/detections.jsonl ({len(NAMES)} images)\n"
     assert err.splitlines() == [
-        "mmort: photos/a.png: not an image in a format that OpenCV reads",
+        "mmort: photos/a.png: not an image in a format that OpenCV reads, or cut short",
         "mmort: none.png: no such file or directory",
         "mmort: error: 2 of 6 images could not be processed",
     ]
@@ -470,10 +472,13 @@ def test_wrong_arguments(arguments, message):
 
 
 def test_a_file_is_no_folder_for_results(tmp_path):
-    message = misused("predict", MODEL, IMAGES[0], "--output", tmp_path / "a.json")
-    assert message.startswith(
-        f"mmort: error: predict: --output is a folder, for detections.jsonl, got {tmp_path}/a.json"
-    )
+    file = tmp_path / "a.json"
+    message = misused("predict", MODEL, IMAGES[0], "--output", file)
+    assert message == f"mmort: error: --output must be a folder, got {file}; a file: --json > {file}\n"
+    message = misused("predict", MODEL, IMAGES[0], "--show-dir", "a.PNG")
+    assert message == "mmort: error: --show-dir must be a folder, got a.PNG\n"
+    (tmp_path / "a.png").mkdir()
+    assert predict(MODEL, IMAGES[0], "--show-dir", tmp_path / "a.png")[0] == 0
 
 
 @pytest.mark.parametrize(

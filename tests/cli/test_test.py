@@ -237,6 +237,14 @@ def test_show(monkeypatch):
     assert "--show needs a display, and opencv-python" in refused(*COMMAND, "--show")
 
 
+def test_what_is_of_another_kind():
+    assert "--show-dir must be a folder, got a.png" in misused(*COMMAND, "--show-dir", "a.png")
+    message = misused(*COMMAND, "--eval", "bbox", "--backend", "torch")
+    assert f"--backend torch runs a checkpoint, got {demo.MODEL}; leave it out for an ONNX file" in message
+    flags = "--eval-options", "classwise=no"
+    assert "evaluate: classwise must be True or False, got 'no'" in refused(*COMMAND, "--eval", "bbox", *flags)
+
+
 def test_a_file_without_metadata_needs_its_config(tmp_path):
     model = tiny_detector.write(tmp_path / "old.onnx", metadata={})
     assert "old.onnx has no preprocessing in its metadata; give its CONFIG" in refused(
@@ -414,7 +422,9 @@ def test_metrics_json(boxes, tmp_path):
 
 def test_parallel(boxes):
     assert figures(printed(*COMMAND, "--eval", "bbox", "--parallel", 2)) == boxes
-    assert "--parallel is for ONNX files" in misused(*COMMAND, "--eval", "bbox", "--backend", "torch", "--parallel", 2)
+    assert "--parallel is for ONNX files" in misused(
+        "test", demo.CONFIG, demo.CHECKPOINT, *DATA, "--eval", "bbox", "--backend", "torch", "--parallel", 2
+    )
 
 
 def test_batch_size(boxes):

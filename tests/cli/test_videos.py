@@ -213,7 +213,7 @@ def test_an_image_on_standard_input(tiny, monkeypatch):
     for option in ("-o", "--show-dir"):
         assert "an image on standard input has no name" in misused("predict", tiny, "-", option, "out")
     monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(b"no image")))
-    message = "mmort: error: standard input: not an image in a format that OpenCV reads\n"
+    message = "mmort: error: standard input: not an image in a format that OpenCV reads, or cut short\n"
     assert refused("predict", tiny, "-") == message
 
 
@@ -224,7 +224,7 @@ def test_folders_below_a_folder(tiny, folder):
     shutil.copy(IMAGES[1], "photos/2024")
     code, out, err = predict(tiny, "photos")
     assert (code, out.count("\n")) == (0, 1)
-    reason = "list_images searches folders below a folder with recursive=True, mmort predict with -r"
+    reason = "folders below it are searched with recursive=True (-r)"
     assert err == f"mmort: warning: photos: left out 2024; {reason}\n"
     code, out, _ = predict(tiny, "photos", "-r")
     assert code == 0

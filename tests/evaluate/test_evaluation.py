@@ -100,6 +100,11 @@ def test_results_file(dataset, tmp_path):
     assert [array.shape for array in first] == [(0, 5), (1, 5), (0, 5)]
 
 
+def test_one_metric_is_a_list(dataset):
+    with pytest.raises(TypeError, match=r"^evaluate: metrics must be a sequence, such as \['bbox'\], got 'bbox'$"):
+        evaluate(dataset, print, "bbox")
+
+
 def test_coco_files(dataset, tmp_path):
     evaluation = Evaluation(dataset, masks=True)
     collect(evaluation, lambda paths: [detections([2, 0, 2], shift=0.5), detections([])])

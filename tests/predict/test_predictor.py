@@ -315,7 +315,9 @@ def test_folders_and_patterns(tmp_path, monkeypatch):
     for name in ("b.png", "a.JPG", "note.txt", "sub/c.tiff", "[x].png"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"")
-    with pytest.warns(LeftOutWarning, match=r"^\.: left out sub; list_images searches folders .* with -r$"):
+    with pytest.warns(
+        LeftOutWarning, match=r"^\.: left out sub; folders below it are searched with recursive=True \(-r\)$"
+    ):
         assert [str(path) for path in list_images(".")] == ["[x].png", "a.JPG", "b.png"]
     assert [str(path) for path in list_images(".", recursive=True)] == ["[x].png", "a.JPG", "b.png", "sub/c.tiff"]
     assert [str(path) for path in list_images("**/*.*")] == ["[x].png", "a.JPG", "b.png", "sub/c.tiff"]
@@ -586,6 +588,20 @@ def test_grey_arrays_and_alpha_are_taken_as_files_are(tmp_path):
     for image in (grey[None, ..., None, None], grey.astype(float), np.zeros((4, 4, 2), np.uint8)):
         with pytest.raises(ValueError, match=r"image must be \[H, W, 3\] of uint8, or \[H, W\] or \[H, W, 4\], got"):
             predict.preprocessing(image)
+
+
+def test_what_is_not_one_image(tmp_path):
+    predict = Predictor(tiny_detector.write(tmp_path / "x.onnx"), threads=1, score_threshold=0)
+    with pytest.raises(ValueError, match=r"^Predictor: photos/\*\.png is a pattern; \.predict\(PATTERN\) takes what"):
+        predict("photos/*.png")
+    cv2.imwrite(str(tmp_path / "[1].png"), picture(3))
+    assert repr(predict(tmp_path / "[1].png")) == repr(predict(picture(3)))
+
+
+@pytest.mark.parametrize("threshold", ["0.5", None, 5, float("nan")])
+def test_score_thresholds_are_numbers_from_0_to_1(tmp_path, threshold):
+    with pytest.raises(ValueError, match=f"score_threshold must be a number from 0 to 1, got {threshold!r}$"):
+        Predictor(tiny_detector.write(tmp_path / "x.onnx"), score_threshold=threshold)
 
 
 def test_a_list_of_pictures_and_a_repr(tmp_path):
