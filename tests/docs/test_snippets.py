@@ -189,6 +189,7 @@ CHECKS |= {
     "docker": ignore,
     "nuctl": ignore,
     "python3": check_python,
+    "rattler-build": ignore,
     ".ci/run": check_ci,
     "g++": ignore,
     "./detect": ignore,
