@@ -10,6 +10,10 @@ COCO = (
     "tv", "laptop", "mouse", "remote", "keyboard", "cell phone", "microwave", "oven", "toaster", "sink",
     "refrigerator", "book", "clock", "vase", "scissors", "teddy bear", "hair drier", "toothbrush",
 )  # fmt: skip
+_UNNAMED, _named = (11, 25, 28, 29, 44, 65, 67, 68, 70, 82), iter(COCO)
+COCO_90 = tuple(str(label) if label in _UNNAMED else next(_named) for label in range(90))
+"""Of ``Coco90Dataset``, which has a label for each of COCO's ids: those that no category has are called by it."""
+
 VOC = (
     "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable", "dog",
     "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor",

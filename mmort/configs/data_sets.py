@@ -10,6 +10,7 @@ from mmort.configs import class_names
 from mmort.configs.schema import plain_type
 
 CLASSES_OF_TYPES = {
+    "Coco90Dataset": class_names.COCO_90,
     "CocoDataset": class_names.COCO,
     "CocoPanopticDataset": None,
     "DOTADataset": class_names.DOTA,

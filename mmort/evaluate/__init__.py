@@ -5,7 +5,7 @@
 """
 
 from mmort.evaluate.class_selection import select_classes
-from mmort.evaluate.coco import CocoDataset
+from mmort.evaluate.coco import Coco90Dataset, CocoDataset
 from mmort.evaluate.coco_metrics import CocoOptions
 from mmort.evaluate.coco_panoptic import CocoPanopticDataset, PanopticOptions
 from mmort.evaluate.concatenated import ConcatenatedDataset
@@ -20,6 +20,7 @@ from mmort.evaluate.voc import VocDataset, VocOptions
 from mmort.evaluate.yolo import YoloDataset
 
 __all__ = [
+    "Coco90Dataset",
     "CocoDataset",
     "CocoOptions",
     "CocoPanopticDataset",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mmort._files.outputs import require_output, write_output
+from mmort.configs import class_names
 from mmort.evaluate import coco_format
 from mmort.evaluate.coco_metrics import CocoOptions, coco_library, coco_metrics
 from mmort.evaluate.dataset import DatasetImage, Metrics, SubmissionDataset
@@ -187,6 +188,37 @@ class CocoDataset(SubmissionDataset):
         if with_masks:
             write_output(segm, json.dumps(self.rows(results, masks=True)))
         return dict.fromkeys((bbox, segm) if with_masks else (bbox,), "")
+
+
+class Coco90Dataset(CocoDataset):
+    """COCO, for detectors with a label for each of its 90 ids: ``Coco90Dataset`` of MMDetection's EfficientDet.
+
+    As there, detections of a label that has no category, which is called by the label, count as those of the category
+    whose id is the label, if there is one: that of the class before it.
+
+    Parameters
+    ----------
+    annotation_file, image_dir, labels_by_name
+        See `CocoDataset`.
+    classes : sequence of str, optional
+        Names of the classes by label.  By default COCO's 80 names, and ten labels.
+    """
+
+    def _open(
+        self,
+        annotations: dict[str, Any],
+        annotation_file: Path,
+        folder: Path,
+        classes: Sequence[str] | None,
+        *,
+        labels_by_name: bool,
+    ) -> None:
+        names = tuple(class_names.COCO_90 if classes is None else classes)
+        named = [name for label, name in enumerate(names) if name != str(label)]
+        super()._open(annotations, annotation_file, folder, named, labels_by_name=labels_by_name)
+        ids = iter(self.category_ids)
+        self.category_ids = [label if name == str(label) else next(ids) for label, name in enumerate(names)]
+        self.classes = names
 
 
 _REQUIRED = {

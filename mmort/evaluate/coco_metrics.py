@@ -189,10 +189,10 @@ def _classwise(annotations: dict[str, Any], category_ids: Sequence[int], evaluat
     """Return the AP of each class, by its name: over all IoU thresholds, at two of them, and by area."""
     precision = evaluator.eval["precision"][..., -1]
     thresholds = evaluator.params.iouThrs
-    in_order = sorted(category_ids)  # the evaluator sorts them
     names = {category["id"]: category["name"] for category in annotations["categories"]}
+    in_order = sorted(set(category_ids))  # as the evaluator has them
     classes = {}
-    for category in category_ids:
+    for category in filter(names.__contains__, category_ids):
         of_class = precision[:, :, in_order.index(category)]
         parts = {
             "mAP": of_class[..., 0],

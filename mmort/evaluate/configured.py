@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 from mmort.configs import class_names
 from mmort.configs.data_sets import classes_of, dict_of, type_of
 from mmort.configs.layout import DetectorConfig
-from mmort.evaluate.coco import CocoDataset
+from mmort.evaluate.coco import Coco90Dataset, CocoDataset
 from mmort.evaluate.coco_metrics import CocoOptions
 from mmort.evaluate.coco_panoptic import CocoPanopticDataset, PanopticOptions
 from mmort.evaluate.concatenated import ConcatenatedDataset
@@ -111,7 +111,7 @@ def _open(
     kind = type_of(entry) if entry else "CocoDataset"
     if replaced.annotation_file is not None and Path(replaced.annotation_file).is_dir():
         kind = "DOTADataset"
-    elif replaced.annotation_file is not None and kind != "CocoPanopticDataset":
+    elif replaced.annotation_file is not None and kind not in ("CocoPanopticDataset", "Coco90Dataset"):
         kind = _SUFFIXES.get(Path(replaced.annotation_file).suffix, kind)
     root = _Root(config, entry, replaced.data_root)
     prefix = entry.get("img_prefix")
@@ -133,7 +133,8 @@ def _open(
         segments = entry.get("seg_prefix") or dict_of(entry, "data_prefix").get("seg")
         has_segments = segments is not None and replaced.annotation_file is None
         return CocoPanopticDataset(annotations, images, root.path(segments) if has_segments else None, names)
-    return CocoDataset(annotations, images, names, labels_by_name=replaced.labels_by_name)
+    coco = Coco90Dataset if kind == "Coco90Dataset" else CocoDataset
+    return coco(annotations, images, names, labels_by_name=replaced.labels_by_name)
 
 
 def batch_size_of(config: Mapping[str, Any]) -> int:

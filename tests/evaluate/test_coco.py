@@ -13,7 +13,8 @@ from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
-from mmort.evaluate import CocoDataset, ConcatenatedDataset, Evaluation, ImageResult, collect
+from mmort.configs import class_names
+from mmort.evaluate import Coco90Dataset, CocoDataset, ConcatenatedDataset, Evaluation, ImageResult, collect
 
 NAMES = {3: "cat", 7: "dog", 8: "emu", 90: "fox", 91: "gnu"}  # no object is a gnu
 HEIGHT, WIDTH = 96, 128
@@ -133,6 +134,32 @@ def test_options(annotations, dataset, results):
     expected = {"bbox_mAP_50": evaluator.stats[1], "bbox_mAP_75": -1, "bbox_AR@10": evaluator.stats[7]}
     assert figures == pytest.approx(expected, abs=1e-12)
     assert dataset.score(results, ["bbox"], {"iou_thrs": 0.5, "metric_items": "mAP"}).figures.keys() == {"bbox_mAP"}
+
+
+@pytest.mark.parametrize("metric", ["bbox", "proposal"])
+def test_labels_without_a_category(annotations, results, tmp_path, metric):
+    """As in MMDetection's Coco90Dataset they count as the category whose id they are, if there is one."""
+    categories = [{"id": i + 1, "name": name} for i, name in enumerate(class_names.COCO_90) if name != str(i)]
+    renamed = dict(zip(NAMES, (11, 13, 28, 44, 29), strict=True))  # 29 is no category, and no object is one
+    objects = [entry | {"category_id": renamed[entry["category_id"]]} for entry in annotations["annotations"]]
+    coco = annotations | {"annotations": objects, "categories": categories}
+    (tmp_path / "instances.json").write_text(json.dumps(coco))
+    dataset = Coco90Dataset(tmp_path / "instances.json", "images")
+    assert (len(categories), len(dataset.classes)) == (80, 90)
+    assert dataset.category_ids[9:13] == [10, 11, 11, 13]
+    assert dataset.category_ids[26:31] == [27, 28, 28, 29, 31]
+    labels = np.array([11, 12, 28, 44, 29])
+    results = [ImageResult(result.boxes, result.scores, labels[result.labels], None) for result in results]
+    evaluator, lines = reference(coco, dataset, results, metric)
+    metrics = dataset.score(results, [metric], {"classwise": True})
+    assert metrics.tables[0].splitlines() == [f"Evaluating {metric}...", *lines]
+    assert evaluator.stats[0] > 0.05
+    if metric == "bbox":
+        of_classes = metrics.classwise["bbox"]
+        assert [*of_classes] == [category["name"] for category in categories]
+        measured = {name: figures["mAP"] for name, figures in of_classes.items() if figures["mAP"] >= 0}
+        assert measured.keys() == {"fire hydrant", "stop sign", "umbrella", "bottle"}
+        assert np.mean([*measured.values()]) == pytest.approx(evaluator.stats[0], abs=1e-12)
 
 
 def test_classwise_table(annotations, dataset, results):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mmort.configs import class_names
-from mmort.evaluate import VocDataset, batch_size_of, dataset_of, metric_options
+from mmort.evaluate import Coco90Dataset, VocDataset, batch_size_of, dataset_of, metric_options
 
 DIGITS = "0", "1"
 
@@ -43,6 +43,19 @@ def test_coco(root, config):
     dataset = dataset_of(config(root), classes=DIGITS)
     assert (dataset.category_ids, dataset.classes) == ([5, 6], DIGITS)
     assert [(image.id, image.path) for image in dataset.images] == [(1, root / "images" / "x" / "1.png")]
+
+
+def test_coco_90(root):
+    """A detector with labels that have no name, and annotations that are given instead of the config's."""
+    config = three(root, type="Coco90Dataset", metainfo=None)
+    path = root / "given.json"
+    categories = [{"id": 1, "name": "cat"}, {"id": 3, "name": "dog"}]
+    path.write_text(json.dumps({"images": [], "categories": categories, "annotations": []}))
+    dataset = dataset_of(config, classes=["cat", "1", "dog"], annotation_file=path)
+    assert isinstance(dataset, Coco90Dataset)
+    assert dataset.category_ids == [1, 1, 3]
+    with pytest.raises(ValueError, match="has no category person, bicycle"):
+        dataset_of(config, annotation_file=path)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +142,7 @@ def test_classes(root):
         (two("", ann_file=["a", "b"], separate_eval=False), "separate_eval=False is not supported"),
         (
             two("", type="LVISDataset"),
-            "LVISDataset is not supported; supported: CocoDataset, CocoPanopticDataset, DOTA",
+            "LVISDataset is not supported; supported: Coco90Dataset, CocoDataset, CocoPanopticDataset, DOTA",
         ),
         (two("", ann_file=None), "has no ann_file"),
         (None, "without a config"),
