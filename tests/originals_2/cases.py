@@ -80,6 +80,7 @@ def _of_3(name: str) -> Case:
 
 _NOT_IN_2 = (
     *("backbone_convnext", "backbone_convnext_unscaled", "backbone_convnext_v2"),
+    *("backbone_timm_test_efficientnet", "backbone_timm_test_resnet"),
     *("boxinst", "centernet_update", "conditional_detr", "condinst", "crowddet", "dab_detr", "ddq", "dino", "fcos_rpn"),
     *("neck_fpn_dropblock", "rtmdet", "rtmdet_exp", "rtmdet_ins"),
 )

@@ -2,7 +2,7 @@
 
     pip download --no-deps mmdet==2.28.2; pip download --no-deps mmdet==3.3.0
     python -m zipfile -e mmdet-VERSION-py3-none-any.whl FOLDER             # for each
-    pip install pyyaml && python -m tests.tools.tabulate_configs FOLDER_2 FOLDER_3
+    pip install pyyaml timm && python -m tests.tools.tabulate_configs FOLDER_2 FOLDER_3
 
 Everything is taken from the wheels: the configs, and from their metafiles the models with published weights.  What
 follows the table in the page, on what is left, is written by hand and stays.

@@ -38,6 +38,12 @@ BACKBONES: dict[str, tuple[list[int], list[int]]] = {
 }
 """Channels and strides of what the backbones of tests/detect/part_cases.py return."""
 
+TIMM: dict[str, tuple[list[int], list[int]]] = {
+    "test_efficientnet": ([24, 32, 48, 64], [4, 8, 16, 32]),
+    "test_resnet": ([32, 48, 192, 96], [4, 8, 16, 32]),
+}
+"""Channels and strides of what small models of timm return after their first map."""
+
 SPREAD = dense.LOG_DISTANCES
 
 
@@ -48,8 +54,7 @@ def _fcos(backbone: Config, neck: Any, strides: list[int], width: int) -> Config
     return model("FCOS", backbone=backbone, neck=neck, bbox_head=head, test_cfg=dense.TEST_CFG)
 
 
-def _backbone(name: str) -> Case:
-    channels, strides = BACKBONES[name]
+def _backbone(config: Config, channels: list[int], strides: list[int]) -> Case:
     neck = {
         "type": "ChannelMapper",
         "in_channels": channels,
@@ -58,7 +63,12 @@ def _backbone(name: str) -> Case:
         "num_outs": len(channels),
         "norm_cfg": {"type": "GN", "num_groups": 4},
     }
-    return Case(_fcos(part_cases.BACKBONES[name], neck, strides, 16), SPREAD)
+    return Case(_fcos(config, neck, strides, 16), SPREAD)
+
+
+def _timm(name: str) -> Config:
+    """Return the backbone of a model of timm."""
+    return {"type": "mmpretrain.TIMMBackbone", "model_name": name, "features_only": True, "out_indices": (1, 2, 3, 4)}
 
 
 def _neck(name: str) -> Case:
@@ -120,7 +130,8 @@ def _ssd_legacy() -> Case:
 
 _TWO_FULLY_CONNECTED = {"num_shared_convs": 0, "num_shared_fcs": 1, "num_cls_fcs": 1, "num_reg_fcs": 1}
 CASES = {
-    **{f"backbone_{name}": _backbone(name) for name in BACKBONES},
+    **{f"backbone_{name}": _backbone(part_cases.BACKBONES[name], *maps) for name, maps in BACKBONES.items()},
+    **{f"backbone_timm_{name}": _backbone(_timm(name), *maps) for name, maps in TIMM.items()},
     **{f"neck_{name}": _neck(name) for name in part_cases.NECKS},
     "backbone_ssd_vgg": _ssd_vgg(),
     "coder_legacy": _coder(

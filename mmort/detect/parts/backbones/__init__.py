@@ -19,5 +19,6 @@ from mmort.detect.parts.backbones import (
     resnet,
     ssd_vgg,
     swin,
+    timm,
     vit,
 )
