@@ -76,6 +76,9 @@ OPTIONS_ELSEWHERE = {
 WITHOUT_OPTION = "--checkpoint", "--config", "--image", "--images", "--model", "--source", "--weights"
 """Options of other programs for what a command here takes by its position."""
 
+NO_TELEMETRY = "ORT_DISABLE_TELEMETRY"
+"""The environment variable that keeps ONNX Runtime 1.29 and later from reporting models and runs to its makers."""
+
 WRONG_USAGE = 2
 """The exit code for wrong arguments, argparse's."""
 
@@ -97,6 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         Exit code: 0, or 1 after an error or a comparison that failed, or 130 after Ctrl-C.  Wrong usage exits with 2,
         as do errors of a command whose `ERROR_CODE` tells them apart from its failures.
     """
+    os.environ.setdefault(NO_TELEMETRY, "1")  # before ONNX Runtime is imported
     for name in ("stdout", "stderr"):  # None if the caller has closed it, as some daemons do
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (until the process ends)

@@ -11,7 +11,7 @@ import mmort
 import mmort.cli
 import mmort.evaluate
 from mmort.cli.datasets import METRICS
-from mmort.demo import MODEL
+from mmort.demo import IMAGES, MODEL
 from mmort.onnx.verify.numbers import NumbersRow
 from mmort.onnx.verify.report import Report, VerificationError
 from mmort.predict import OnnxNetwork
@@ -199,6 +199,20 @@ def test_a_command_like_an_unknown_one_is_suggested(command, advice, capsys):
     message = capsys.readouterr().err
     assert f"mmort: error: no command is called {command} (" in message
     assert advice in message
+
+
+@pytest.mark.parametrize("choice", [None, "0"])
+def test_onnx_runtime_reports_nothing(tmp_path, choice):
+    """What it would report waits in a folder of the home, with an identifier."""
+    of_runner = ("CI", "GITHUB_ACTIONS", "ORT_DISABLE_TELEMETRY", "XDG_CACHE_HOME")  # it is silent in CI by itself
+    environment = {name: value for name, value in os.environ.items() if name not in of_runner}
+    environment |= {"HOME": str(tmp_path)} | ({} if choice is None else {"ORT_DISABLE_TELEMETRY": choice})
+    code = "import os, sys, mmort.cli; mmort.cli.main(sys.argv[1:]); print(os.environ['ORT_DISABLE_TELEMETRY'])"
+    command = [sys.executable, "-c", code, "predict", str(MODEL), str(IMAGES[0])]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[-1] == (choice or "1")
+    if choice is None:
+        assert not (tmp_path / ".cache").exists()
 
 
 def test_without_a_command(capsys):
