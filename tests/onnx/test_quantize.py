@@ -521,9 +521,10 @@ def test_products_of_transformers(tmp_path, rng, form):
     assert kinds.count("MatMul") + kinds.count("Gemm") == 1  # the head
 
 
-def test_layers_that_cost_too_much(tmp_path, rng):
+@pytest.mark.parametrize("form", ["MatMul", "Gemm"])
+def test_layers_that_cost_too_much(tmp_path, rng, form):
     """The one whose feature map has an outlier stays as it was, and the others do not."""
-    model, sets = transformer(rng, outlier=2000.0), scenes(rng)
+    model, sets = transformer(rng, form, outlier=2000.0), scenes(rng)
     onnx.save(model, tmp_path / "model.onnx")
     result = mmort.onnx.quantize(tmp_path / "model.onnx", tmp_path / "int8.onnx", sets)
     assert result.quantized == ("second",)

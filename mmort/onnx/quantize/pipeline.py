@@ -14,7 +14,7 @@ from onnx_ir.passes.common import IdentityEliminationPass, LiftConstantsToInitia
 
 from mmort.onnx.accelerate.pipeline import load
 from mmort.onnx.graph import files, inspection
-from mmort.onnx.graph.matching import constant, integer, name_of
+from mmort.onnx.graph.matching import constant, name_of
 from mmort.onnx.quantize.calibration import Sample, ranges
 from mmort.onnx.quantize.folding import fold_normalizations
 from mmort.onnx.quantize.losses import (
@@ -31,6 +31,7 @@ from mmort.onnx.quantize.quantized_nodes import (
     SILU_ENDS,
     features,
     float_weights,
+    output_axis,
     quantized_nodes,
     reasons,
     silu_inputs,
@@ -105,10 +106,10 @@ def quantize_file(
     choices = [bounds_of(kind) for kind in kinds]
     bounds = choices[0]
 
-    layers = {name_of(node): node for node in nodes if node.op_type in LAYERS}
-    weights = {product.name: (product.weights, 1) for product in candidates}
-    for name, node in layers.items():
-        weights[name] = float_weights(node), integer(node, "transB", 0) ^ 1 if node.op_type == "Gemm" else 0
+    layers = [name_of(node) for node in nodes if node.op_type in LAYERS]
+    named = {name_of(node): node for node in graph}
+    integer_layers = [*layers, *(product.name for product in candidates)]
+    weights = {name: (float_weights(named[name]), output_axis(named[name])) for name in integer_layers}
     costly, loss = set[str](), None
     if has_detections(model):
         expected = detect(model, sample.sets)
@@ -129,7 +130,7 @@ def quantize_file(
             f"quantize: integers in any layer change the detections by more than {max_loss:g}; calibrate with more "
             "typical images, or allow more with max_loss"
         )
-    chosen = [name for name in (*layers, *(product.name for product in candidates)) if name not in costly]
+    chosen = [name for name in integer_layers if name not in costly]
     why = reasons(graph, chosen, costly)
     left = [name for names in why.values() for name in names]
     files.save(build(bounds, costly), output, path)

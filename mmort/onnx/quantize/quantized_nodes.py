@@ -177,6 +177,13 @@ def float_weights(layer: ir.Node) -> NDArray[np.float32]:
     return weights
 
 
+def output_axis(layer: ir.Node) -> int:
+    """Return the axis of a layer's weights that has the output channels."""
+    if layer.op_type == "Gemm":
+        return 1 - integer(layer, "transB", 0)
+    return 0 if layer.op_type == "Conv" else 1
+
+
 def _is_normalization(node: ir.Node) -> bool:
     """Return whether a node is a normalization, or a Reshape by which torch's exporters make groups of channels."""
     if node.op_type != "Reshape":
