@@ -32,9 +32,11 @@ def transformer(rng, form="MatMul", outlier=1.0):
     first = [node("MatMul", ["b", "first"], ["c0"], "first"), node("Add", ["c0", "bias"], ["c"], "biased")]
     second = [node("MatMul", ["d", "second"], ["e"], "second")]
     if form == "Gemm":
-        tensors.append(onnx.numpy_helper.from_array(arrays["first"].T.astype(np.float32), "turned"))
-        first = [node("Gemm", ["b", "turned", "bias"], ["c"], "first", transB=1)]
-        second = [node("Gemm", ["d", "second", "shift"], ["e"], "second")]
+        for name in ("first", "second"):
+            turned = np.ascontiguousarray(arrays[name].T, np.float32)
+            tensors.append(onnx.numpy_helper.from_array(turned, f"{name}, turned"))
+        first = [node("Gemm", ["b", "first, turned", "bias"], ["c"], "first", transB=1)]
+        second = [node("Gemm", ["d", "second, turned", "shift"], ["e"], "second", transB=1)]
     nodes = [
         node("Conv", ["x", "patch"], ["p"], "patch", strides=[4, 4]),
         node("Reshape", ["p", "rows"], ["r"], "flat"),
