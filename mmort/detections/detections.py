@@ -100,6 +100,11 @@ class Detections:
     ) -> Detections:
         """Return detections of rotated boxes; their `boxes` are the upright ones around these.
 
+        Raises
+        ------
+        ValueError
+            If `rotated_boxes` are not [N, 5].
+
         Examples
         --------
         >>> from mmort import Detections
@@ -107,7 +112,10 @@ class Detections:
         >>> ship.boxes.round(3).tolist()
         [[45.0, 30.0, 55.0, 50.0]]
         """
-        rows = np.asarray(rotated_boxes, np.float32).reshape(-1, 5)
+        rows = np.asarray(rotated_boxes, np.float32)
+        if rows.size and (rows.ndim != 2 or rows.shape[1] != 5):
+            raise ValueError(f"Detections.of_rotated: rotated_boxes must be [N, 5], got {[*rows.shape]}")
+        rows = rows.reshape(-1, 5)
         boxes, scores, labels = bounding_boxes(rows), np.asarray(scores), np.asarray(labels)
         return cls(boxes, scores, labels, names, image_size, rotated_boxes=rows)
 

@@ -9,8 +9,12 @@ import sys
 
 def main() -> None:
     """Run the script that the command line names, with the arguments after it."""
+    usage = "usage: python -m mmort.mmcv SCRIPT ARGUMENT..."
     if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
-        sys.exit("usage: python -m mmort.mmcv SCRIPT ARGUMENT...")
+        print(usage, file=sys.stderr if len(sys.argv) < 2 else sys.stdout)
+        sys.exit(2 if len(sys.argv) < 2 else 0)
+    if not os.path.isfile(sys.argv[1]):
+        sys.exit(f"python -m mmort.mmcv: error: no such script: {sys.argv[1]}")
     import mmort.mmcv  # noqa: F401
 
     del sys.argv[0]

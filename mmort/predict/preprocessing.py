@@ -183,7 +183,8 @@ class Preprocessing:
         for name in ("mean", "std"):
             values = tuple(getattr(self, name))
             if len(values) != 3 or not all(np.isfinite(values)) or (name == "std" and not all(values)):
-                raise ValueError(f"preprocessing: {name} must be 3 numbers, got {values}")
+                nonzero = ", none of which is 0" * (name == "std")
+                raise ValueError(f"preprocessing: {name} must be 3 numbers{nonzero}, got {values}")
             object.__setattr__(self, name, tuple(map(float, values)))
         if self.size is not None:
             object.__setattr__(self, "size", positive_size("size", self.size))

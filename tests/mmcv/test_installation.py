@@ -100,7 +100,9 @@ def test_script_gets_its_arguments_and_directory(tmp_path):
     assert done.stdout == "__main__ ['tools/run.py', 'config.py', '--option'] 1 mmort.mmcv\n", done.stderr
 
 
-@pytest.mark.parametrize("arguments", [[], ["--help"]])
-def test_usage(tmp_path, arguments):
-    done = run(tmp_path, "-m", "mmort.mmcv", *arguments, files={"mmcv/__init__.py": ""})
-    assert "usage: python -m mmort.mmcv SCRIPT ARGUMENT..." in done.stderr
+def test_usage(tmp_path):
+    usage = "usage: python -m mmort.mmcv SCRIPT ARGUMENT...\n"
+    missing = "python -m mmort.mmcv: error: no such script: nowhere.py\n"
+    for arguments, code, out, err in (([], 2, "", usage), (["--help"], 0, usage, ""), (["nowhere.py"], 1, "", missing)):
+        done = run(tmp_path, "-m", "mmort.mmcv", *arguments, files={"mmcv/__init__.py": ""})
+        assert (done.returncode, done.stdout, done.stderr) == (code, out, err)

@@ -721,6 +721,10 @@ def test_other_dtypes_are_refused_before_the_export(tmp_path, dtype, monkeypatch
 
 
 def test_a_tensor_is_no_tuple_of_arguments(tmp_path):
+    with pytest.raises(TypeError, match=r"^export: args must have tensors, got a numpy array; torch\.from_numpy"):
+        mmort.onnx.export(torch.relu, (np.ones(3, np.float32),), tmp_path / "x.onnx")
+    with pytest.raises(TypeError, match=r"^export: model must be a module or a function of tensors, got str$"):
+        mmort.onnx.export("model.pth", (torch.ones(3),), tmp_path / "x.onnx")
     message = r"^export: args must be a tuple of arguments, got a tensor: write \(tensor,\)$"
     refuse(tmp_path / "m.onnx", Function(torch.relu), torch.ones(1, 3), error=TypeError, match=message)
 

@@ -268,6 +268,12 @@ def test_wrong_number_of_inputs(tmp_path, weight, batches):
         mmort.onnx.verify(path, lambda *x: x, two)
 
 
+def test_one_set_of_inputs_is_not_several(tmp_path, weight):
+    path = linear(tmp_path / "a.onnx", weight)
+    with pytest.raises(TypeError, match=r"^verify: inputs must be sets of arrays, such as .*, got ndarray as one$"):
+        mmort.onnx.verify(path, path, [np.ones((3, 4), np.float32)])
+
+
 def test_files_that_do_not_load(tmp_path, weight):
     broken = tmp_path / "broken.onnx"
     broken.write_bytes(b"not a model")

@@ -104,6 +104,12 @@ def test_what_is_taken_apart_can_be_merged(detections, arrays):
     assert tied.names == ("b", "b", "a")
 
 
+def test_rotated_boxes_have_five_columns():
+    with pytest.raises(ValueError, match=r"^Detections\.of_rotated: rotated_boxes must be \[N, 5\], got \[1, 4\]$"):
+        Detections.of_rotated([[50, 40, 20, 10]], [0.9], [0], ("ship",), (80, 100))
+    assert len(Detections.of_rotated([], [], [], (), (80, 100))) == 0
+
+
 def test_what_is_no_detections_is_not_merged():
     with pytest.raises(TypeError, match=r"^Detections\.merge: parts must be Detections, got NoneType$"):
         Detections.merge([NO_MASKS, None])

@@ -272,7 +272,7 @@ CENTER_PAD = {"test_mode": True, "mean": [0, 0, 0], "std": [1, 1, 1], "to_rgb": 
         ({"type": "Pad", "size": (0, 4)}, "padding.size must be positive"),
         ({"type": "Pad", "size_divisor": 0}, "padding.size_divisor must be positive"),
         ({"type": "Normalize", "mean": [1], "std": [1]}, "mean must be 3 numbers"),
-        ({"type": "Normalize", "mean": [1, 1, 1], "std": [1, 0, 1]}, "std must be 3 numbers"),
+        ({"type": "Normalize", "mean": [1, 1, 1], "std": [1, 0, 1]}, "std must be 3 numbers, none of which is 0, got"),
         ({"type": "Normalize", "mean": [1, 1, 1]}, "step Normalize of the test pipeline must have std"),
         ({"scale": (3, 4)}, "a step of the test pipeline has no entry 'type'"),
         ({"type": "LoadImageFromFile", "color_type": "grayscale"}, "color_type='color' only"),

@@ -14,6 +14,7 @@ from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import torch
 
@@ -74,6 +75,10 @@ class Draft:
             raise ValueError(f"export: portable must be False, True or one of {forms}, got {options.portable!r}")
         if isinstance(args, torch.Tensor):
             raise TypeError("export: args must be a tuple of arguments, got a tensor: write (tensor,)")
+        if not callable(model):
+            raise TypeError(f"export: model must be a module or a function of tensors, got {type(model).__name__}")
+        if any(isinstance(value, np.ndarray) for value in leaves(args)):
+            raise TypeError("export: args must have tensors, got a numpy array; torch.from_numpy makes a tensor of it")
         self.path, self.options = Path(path), options
         self._example = _example(model, tuple(args), options)
         refuse_dtypes(self._example)

@@ -69,6 +69,8 @@ def verify(
     ------
     ValueError
         If the number of inputs does not match, ONNX Runtime does not load a file, or a tolerance is negative.
+    TypeError
+        If `inputs` is one set, instead of several.
     ImportError
         If onnxruntime is not installed.
     Exception
@@ -92,6 +94,11 @@ def verify(
     session = open_session(path, libraries)
     expected = reference(model, libraries)
     inputs = list(inputs)
+    for values in inputs:
+        if hasattr(values, "ndim"):
+            raise TypeError(
+                f"verify: inputs must be sets of arrays, such as [(x,)], got {type(values).__name__} as one"
+            )
     smallest = index_of_smallest(inputs)
     rows: list[Row] = []
     for index, values in enumerate(inputs):
