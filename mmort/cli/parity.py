@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "images",
         nargs="*",
+        default=[],  # or argparse says that one is required
         metavar="IMAGE",
         help="of two files: images, folders or patterns in which their detections are compared, instead of a data set",
     )

@@ -65,6 +65,8 @@ def load_checkpoint(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], di
     ...     load_checkpoint(path)
     ({'weight': tensor([1.], dtype=torch.float16)}, {'CLASSES': ['cat'], 'classes': ('cat',)})
     """
+    if os.fspath(path).endswith(".onnx"):
+        raise ValueError(f"checkpoint must be a .pth file, got the ONNX file {os.fspath(path)}")
     with open_regular("checkpoint", path) as file:
         checkpoint = _load(os.fspath(path), file)
     if not isinstance(checkpoint, dict):

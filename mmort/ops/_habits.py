@@ -53,8 +53,12 @@ def refuse_other_values(function: str, name: str, value: Any) -> None:
         )
 
 
-def explains_other_names(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a function that is called otherwise elsewhere; only a call that fails costs time."""
+def explains_other_names(function: Callable[P, R], called: str | None = None) -> Callable[P, R]:
+    """Decorate a function that is called otherwise elsewhere; only a call that fails costs time.
+
+    Errors begin with `called`, by default the function's name.
+    """
+    name_of_function = called or function.__name__
     parameters = function.__code__.co_varnames[: function.__code__.co_argcount]
 
     @functools.wraps(function)
@@ -62,9 +66,9 @@ def explains_other_names(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **kwargs)
         except (TypeError, ValueError):
-            refuse_other_names(function.__name__, kwargs.keys() - set(parameters), parameters)
+            refuse_other_names(name_of_function, kwargs.keys() - set(parameters), parameters)
             for name, value in {**dict(zip(parameters, args, strict=False)), **kwargs}.items():
-                refuse_other_values(function.__name__, name, value)
+                refuse_other_values(name_of_function, name, value)
             raise
 
     return call

@@ -12,6 +12,7 @@ from torch.nn.modules.utils import _pair
 
 from mmort import schemas
 from mmort._kernels import as_choice
+from mmort.ops._habits import explains_other_names
 from mmort.torch.functions import (
     corner_pool,
     deform_conv2d,
@@ -38,6 +39,11 @@ Pair = int | tuple[int, int]
 
 class _Layer(nn.Module):
     """A layer that prints its settings: those arguments that are its attributes."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "__init__" in vars(cls):
+            cls.__init__ = explains_other_names(cls.__init__, cls.__name__)  # type: ignore[method-assign]
 
     def extra_repr(self) -> str:
         names = [name for name in inspect.signature(type(self)).parameters if hasattr(self, name)]

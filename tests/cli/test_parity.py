@@ -9,6 +9,7 @@ import pytest
 
 import mmort.detect.export
 from mmort import demo
+from mmort.cli import main
 from mmort.cli.parity import _named
 from tests import old_export
 from tests.cli import voc
@@ -163,3 +164,9 @@ def test_texts_of_files(tmp_path):
 def test_texts_of_a_detector_without_a_language_model(exported):
     message = "texts must not be set for Mask R-CNN, which has no language model"
     assert message in refused("parity", demo.CONFIG, demo.CHECKPOINT, *DATA, "--texts", "cat")
+
+
+def test_images_are_not_required(capsys):
+    with pytest.raises(SystemExit):
+        main(["parity", "config.py"])
+    assert capsys.readouterr().err.endswith("error: the following arguments are required: CHECKPOINT\n")

@@ -167,6 +167,11 @@ def test_half_precision_loads(saved):
     assert (model.weight.dtype, model.weight.item()) == (torch.float32, weights["weight"].float().item())
 
 
+def test_an_onnx_file_is_no_checkpoint(tmp_path):
+    with pytest.raises(ValueError, match=r"^checkpoint must be a \.pth file, got the ONNX file .*x\.onnx$"):
+        load_checkpoint(tmp_path / "x.onnx")
+
+
 @pytest.mark.parametrize("zipped", [True, False])
 def test_damaged(saved, zipped):
     content = saved({"state_dict": {"a": torch.ones(100)}, "meta": {"CLASSES": ["x"]}}, zipped).read_bytes()

@@ -253,6 +253,11 @@ def test_wrong_arguments_name_the_function_in_one_line():
             "deform_conv2d: stride must be an integer, got NoneType",
         ),
         (lambda: mmort.torch.nms(BOXES, SCORES, "0.5"), "nms: iou_threshold must be a number, got str"),
+        (lambda: mmort.torch.RoIAlign(out_size=7), "RoIAlign: out_size was renamed output_size in MMCV 1.x"),
+        (
+            lambda: mmort.torch.DeformConv2d(4, 4, 3, deformable_groups=2),
+            "DeformConv2d: deformable_groups was renamed deform_groups in MMCV 1.x",
+        ),
         (
             lambda: mmort.torch.roi_align(torch.ones(1, 1, 4, 4), torch.ones(1, 5), None),
             "roi_align: output_size must be an integer, got NoneType",

@@ -51,7 +51,7 @@ def export(
         The example's arguments.  Tensors become inputs of the file, all else is constant.  Choose a batch of 2 or more,
         different height and width, and no multiples of a stride.
     path : path
-        The file to write; its directory must exist.  Models above 2 GB get a second file for weights.
+        The file to write, or to replace; its directory must exist.  Models above 2 GB get a second file for weights.
     dynamic_shapes : mapping or sequence, optional
         For each argument, in order or by name, None or {axis: dimension}.  A dimension is a name, or torch.export's
         ``Dim.DYNAMIC``, ``Dim.AUTO`` or ``Dim(name, min=..., max=...)``.  By default all sizes are the example's.
