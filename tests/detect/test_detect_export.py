@@ -4,6 +4,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 import threading
 from importlib.util import find_spec
 from pathlib import Path
@@ -480,6 +482,38 @@ def test_long_steps_show_signs_of_life(monkeypatch, capsys):
     steps.end()
     lines = re.sub(r"[0-9.]+ s", "0 s", capsys.readouterr().out).splitlines()
     assert list(dict.fromkeys(lines)) == ["tracing", "  ... 0 s", "  0 s", "comparing"]
+
+
+_SLOW_TERMINAL = """
+import sys, time
+from mmort.detect.export import progress
+
+class Slow:
+    flush = sys.__stdout__.flush
+    def write(self, text):
+        time.sleep(0.02)
+        if full and text != "\\n":
+            raise OSError(28, "No space left on device")
+        return sys.__stdout__.write(text)
+
+full, progress.HEARTBEAT, sys.stdout = False, 0.01, Slow()
+for full in (False, True):
+    steps = progress.Steps(print if not full else lambda line: line.startswith("  ") and print(line))
+    steps.begin("tracing")
+    for _ in range(30):
+        with progress.muted():
+            time.sleep(0.015)
+    steps.end(failed=True)
+    sys.stdout = Slow()
+"""
+
+
+def test_signs_of_life_on_a_slow_terminal_and_a_full_disk():
+    """`print` uses what stdout is when it begins; if that is replaced and freed meanwhile, the process crashes."""
+    command = [sys.executable, "-c", _SLOW_TERMINAL]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "  ... 0 s" in result.stdout
 
 
 def test_a_flip_test_has_a_price(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from io import StringIO
 from typing import IO
 
@@ -28,7 +28,8 @@ class Steps:
     def __init__(self, progress: Callable[[str], None]) -> None:
         self.progress = progress
         self._begin = time.perf_counter()
-        self._ended: threading.Event | None = None
+        self._ended = threading.Event()
+        self._heart: threading.Thread | None = None
 
     def __enter__(self) -> Steps:
         return self
@@ -41,14 +42,16 @@ class Steps:
         self.end()
         self.progress(step)
         self._begin, self._ended = time.perf_counter(), threading.Event()
-        threading.Thread(target=self._beat, args=(self._begin, self._ended), daemon=True).start()
+        self._heart = threading.Thread(target=self._beat, args=(self._begin, self._ended), daemon=True)
+        self._heart.start()
 
     def end(self, failed: bool = False) -> None:
         """End the current step, if there is one; print its time if it took a second or more."""
-        if self._ended is None:
+        if self._heart is None:
             return
         self._ended.set()
-        self._ended = None
+        self._heart.join()  # it may print, and the caller may replace stdout after this
+        self._heart = None
         seconds = time.perf_counter() - self._begin
         if seconds >= MIN_SECONDS and not failed:
             self.progress(f"  {seconds:.1f} s")
@@ -56,7 +59,8 @@ class Steps:
     def _beat(self, begin: float, ended: threading.Event) -> None:
         """Print signs of life until the step has ended."""
         while not ended.wait(HEARTBEAT):
-            self.progress(f"  ... {time.perf_counter() - begin:.0f} s")
+            with suppress(OSError):  # of a full disk; what is printed next says it
+                self.progress(f"  ... {time.perf_counter() - begin:.0f} s")
 
 
 class _Muted(StringIO):
@@ -73,11 +77,17 @@ class _Muted(StringIO):
         self._stream.flush()
 
 
+_KEPT: list[_Muted] = []
+"""`print` holds no reference to the stdout that it writes to: another thread's would go on with a freed stream."""
+
+
 @contextmanager
 def muted() -> Iterator[None]:
     """Drop what the block prints: torch's older exporter prints whole graphs, onnxslim a table.
 
     Other threads go on printing.
     """
-    with redirect_stdout(_Muted(sys.stdout)):
+    stream = _Muted(sys.stdout)
+    _KEPT.append(stream)
+    with redirect_stdout(stream):
         yield
