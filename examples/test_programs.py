@@ -116,6 +116,10 @@ def test_node(tmp_path, portable, foreign):
     command = ["node", tmp_path / "node" / "detect.js"]
     assert_finds(command, portable, masks=True)
     assert_refuses(command, portable, foreign)
+    text = tmp_path / "text.onnx"
+    text.write_text("text")
+    done = subprocess.run([*command, text, IMAGES[0]], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, f"{text}: it is not an ONNX file\n")
 
 
 def test_java(tmp_path, portable, letterboxed, foreign):

@@ -30,7 +30,7 @@ async function loadDetector(path) {
 
 async function main([model, picture]) {
   if (!picture) throw new Error("usage: node detect.js MODEL.onnx PICTURE");
-  const detector = await loadDetector(model);
+  const detector = await loadDetector(model).catch((error) => { throw new Error(`${model}: ${error.message}`); });
   const { detections } = await detector.detect(await readPicture(picture), MIN_SCORE);
   for (const { name, score, box, rotatedBox, mask } of detections) {
     const pixels = mask ? [mask.bits.reduce((sum, bit) => sum + bit, 0)] : [];

@@ -152,7 +152,7 @@ def _draw(predictor: Predictor, image: Path) -> None:
 def _panels(predictor: Predictor) -> Iterator[tuple[str, Image, Detections]]:
     """Yield caption, image and detections of each image, and print what was found."""
     for path, detections in zip(IMAGES, predictor.predict(IMAGES), strict=True):
-        print(f"  {path.name}: {' '.join(detections.names)}", flush=True)
+        print(f"  {path.name}: {' '.join(detections.names) or 'nothing'}", flush=True)
         yield f"{path.name}: {len(detections)} digits", read_image(path), detections
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from mmort import Predictor, demo
+from mmort import Detections, Predictor, demo
 from mmort.configs import read_config
 from mmort.demo import page, story
 from mmort.detect.export import ExportOptions
@@ -371,3 +371,9 @@ def test_a_file_that_differs_fails(monkeypatch, tmp_path):
     monkeypatch.setattr("mmort.evaluate.parity.write_report", lambda *arguments, **options: None)
     monkeypatch.setattr(story, "_export", lambda model: shutil.copy(demo.MODEL, model))
     assert "mask_rcnn.onnx does not find what the checkpoint finds in torch" in refused("demo", "--output", tmp_path)
+
+
+def test_images_without_a_detection_say_so(capsys):
+    nothing = types.SimpleNamespace(predict=lambda images: [Detections.empty((8, 8))] * len(images))
+    assert len(list(story._panels(nothing))) == len(demo.IMAGES)
+    assert capsys.readouterr().out == "".join(f"  {path.name}: nothing\n" for path in demo.IMAGES)
