@@ -228,7 +228,15 @@ class Detections:
         return len(self.boxes)
 
     def __getitem__(self, index: int | slice | NDArray[Any] | Sequence[int]) -> Detections:
-        """Return some of the detections, selected as the rows of an array are; an integer selects one."""
+        """Return some of the detections, selected as the rows of an array are; an integer selects one.
+
+        Raises
+        ------
+        TypeError
+            If `index` is True or False, as a comparison of the tuple `names` is.
+        """
+        if isinstance(index, (bool, np.bool_)):
+            raise TypeError(f"Detections: index must not be {index}; np.array(detections.names) can be compared")
         indices = np.atleast_1d(np.arange(len(self))[index])
         return Detections(
             self.boxes[indices],

@@ -181,7 +181,7 @@ class Preprocessing:
 
     def __post_init__(self) -> None:
         for name in ("mean", "std"):
-            values = tuple(getattr(self, name))
+            values = tuple(np.ravel(getattr(self, name)).tolist())
             if len(values) != 3 or not all(np.isfinite(values)) or (name == "std" and not all(values)):
                 nonzero = ", none of which is 0" * (name == "std")
                 raise ValueError(f"preprocessing: {name} must be 3 numbers{nonzero}, got {values}")

@@ -104,6 +104,12 @@ def test_what_is_taken_apart_can_be_merged(detections, arrays):
     assert tied.names == ("b", "b", "a")
 
 
+def test_a_comparison_of_all_names_is_no_index():
+    with pytest.raises(TypeError, match=r"^Detections: index must not be False; np\.array\(detections\.names\) can be"):
+        NO_MASKS[NO_MASKS.names == "x"]
+    assert len(NO_MASKS[np.array(NO_MASKS.names) == NO_MASKS.names[0]]) > 0
+
+
 def test_rotated_boxes_have_five_columns():
     with pytest.raises(ValueError, match=r"^Detections\.of_rotated: rotated_boxes must be \[N, 5\], got \[1, 4\]$"):
         Detections.of_rotated([[50, 40, 20, 10]], [0.9], [0], ("ship",), (80, 100))

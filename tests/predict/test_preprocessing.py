@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -335,6 +336,12 @@ def test_files_that_are_not_images(tmp_path):
     ):
         with pytest.raises(ValueError, match=r"image must be \[H, W, 3\] of uint8"):
             settings(array)
+
+
+@pytest.mark.parametrize(("mean", "shown"), [(0, "(0,)"), ([1, 2], "(1, 2)")])
+def test_means_of_other_than_three_channels(mean, shown):
+    with pytest.raises(ValueError, match=re.escape(f"preprocessing: mean must be 3 numbers, got {shown}")):
+        Preprocessing(mean=mean)
 
 
 def test_images_are_read_upright_with_three_channels(tmp_path):
