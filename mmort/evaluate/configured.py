@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from mmort.configs import class_names
 from mmort.configs.data_sets import classes_of, dict_of, type_of
 from mmort.configs.layout import DetectorConfig
 from mmort.evaluate.coco import Coco90Dataset, CocoDataset
@@ -124,11 +123,16 @@ def _open(
     )
     images = root.path(prefix) if replaced.image_dir is None else Path(replaced.image_dir)
     names = classes_of(entry, classes)
+    if not names and kind in ("VOCDataset", "DOTADataset"):
+        raise ValueError(
+            f"evaluate: the detector has no class names, and {annotations} does not say which label is which class: "
+            "give the config (CONFIG), which does"
+        )
     if kind == "VOCDataset":
         subdirs = entry.get("img_subdir", "JPEGImages"), entry.get("ann_subdir", "Annotations")
-        return VocDataset(annotations, images, names or class_names.VOC, *subdirs)
+        return VocDataset(annotations, images, names or (), *subdirs)
     if kind == "DOTADataset":
-        return DotaDataset(annotations, images, names or class_names.DOTA)
+        return DotaDataset(annotations, images, names or ())
     if kind == "CocoPanopticDataset":
         segments = entry.get("seg_prefix") or dict_of(entry, "data_prefix").get("seg")
         has_segments = segments is not None and replaced.annotation_file is None

@@ -142,7 +142,7 @@ def decode_image(data: bytes) -> Image:
     ImportError
         If OpenCV is not installed.
     """
-    cv2 = opencv()
+    cv2, asked = opencv(), None
     try:
         asked = demand(data)
         readable = bool(data) and not _has_too_long_chunk(data)
@@ -156,6 +156,9 @@ def decode_image(data: bytes) -> Image:
     except cv2.error:  # an image above OpenCV's size limit, among others
         image = None
     if image is None:
+        limit = os.environ.get(MAX_PIXELS_VARIABLE, "")
+        if readable and asked is not None and limit.isdecimal() and asked.width * asked.height > int(limit):
+            raise ValueError(f"states {asked.width} x {asked.height} pixels, and {MAX_PIXELS_VARIABLE} allows {limit}")
         raise ValueError("not an image in a format that OpenCV reads, or cut short")
     # OpenCV 5 does not repeat the grey of PFM files.
     return cv2.cvtColor(image, cv2.COLOR_GRAY2BGR) if image.ndim == 2 else image

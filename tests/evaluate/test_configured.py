@@ -182,10 +182,16 @@ def test_options(root):
     }
     evaluators = [{"type": "CocoMetric", "proposal_nums": (100, 1, 10), "ann_file": "x"}, {"type": "DumpDetResults"}]
     assert metric_options({"test_evaluator": evaluators}, dataset) == {"proposal_nums": (100, 1, 10)}
-    voc = dataset_of(annotation_file=root / "VOC2012" / "test.txt", image_dir=Path())
+    voc = dataset_of(annotation_file=root / "VOC2012" / "test.txt", image_dir=Path(), classes=("a", "b"))
     assert metric_options({"evaluation": {"metric": "mAP", "iou_thr": 0.7}}, voc) == {"iou_thr": 0.7}
     assert metric_options({"test_evaluator": {"type": "VOCMetric"}}, voc) == {"eval_mode": "11points"}
     assert metric_options({"test_evaluator": {"eval_mode": "area"}}, voc) == {"eval_mode": "area"}
+
+
+@pytest.mark.parametrize("annotations", ["VOC2012/test.txt", "VOC2012"])
+def test_classes_that_nothing_names(root, annotations):
+    with pytest.raises(ValueError, match=r"the detector has no class names, and .* does not say which label is which"):
+        dataset_of(annotation_file=root / annotations, image_dir=Path())
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,10 @@
 
 import contextlib
 import io
+import os
 import struct
+import subprocess
+import sys
 import zlib
 
 import cv2
@@ -163,6 +166,16 @@ def test_a_limit_of_the_user_replaces_that_of_memory(monkeypatch):
         images.decode_image(data)
     monkeypatch.setenv("OPENCV_IO_MAX_IMAGE_PIXELS", "30000")
     assert images.decode_image(data).shape == (100, 300, 3)
+
+
+def test_a_limit_of_opencv_is_named(tmp_path):
+    """OpenCV reads the variable when it is imported."""
+    (tmp_path / "x.png").write_bytes(saved("1", (100, 300), "png"))
+    code = "import sys; from mmort.images import read_image; read_image(sys.argv[1])"
+    environment = os.environ | {"OPENCV_IO_MAX_IMAGE_PIXELS": "20000"}
+    command = [sys.executable, "-c", code, str(tmp_path / "x.png")]
+    error = subprocess.run(command, env=environment, capture_output=True, text=True, check=False).stderr
+    assert error.endswith("x.png: states 300 x 100 pixels, and OPENCV_IO_MAX_IMAGE_PIXELS allows 20000\n")
 
 
 def test_a_large_file_may_take_more(monkeypatch):
