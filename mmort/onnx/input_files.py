@@ -48,7 +48,7 @@ def read_inputs(
     ------
     ValueError
         If there are images, but the model has no preprocessing in its metadata, or inputs for words, or arrays do not
-        match the inputs.
+        match the inputs or have no names, as in a ``.npy`` file.
     OSError
         If a file cannot be read.
 
@@ -68,6 +68,8 @@ def read_inputs(
     """
     prepare = None
     for file in files:
+        if Path(file).suffix == ".npy":
+            raise ValueError(f"an .npz file has the names of the inputs, got {file}: numpy.savez writes one")
         if Path(file).suffix == ".npz":
             yield _read_arrays(path, file, libraries)
         else:

@@ -356,6 +356,8 @@ def test_command_with_given_inputs(tmp_path, weight):
     assert out.splitlines()[2].endswith("DIFFERS: 6 of 6 numbers")
     np.savez(tmp_path / "wrong.npz", z=weight)
     assert "must have arrays x, got z" in refused("verify", path, "--against", path, "--inputs", tmp_path / "wrong.npz")
+    array = refused("verify", path, "--against", path, "--inputs", tmp_path / "x.npy")
+    assert f"an .npz file has the names of the inputs, got {tmp_path}/x.npy: numpy.savez writes one" in array
     (tmp_path / "text.npz").write_text("text")
     assert "must be an .npz file" in refused("verify", path, "--against", path, "--inputs", tmp_path / "text.npz")
     assert "none.npz: no such file" in refused("verify", path, "--against", path, "--inputs", tmp_path / "none.npz")
