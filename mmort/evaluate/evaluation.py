@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mmort.evaluate.coco_format import listed
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
 from mmort.evaluate.results import ImageResult
+from mmort.predict.predictor import Predictor
 
 if TYPE_CHECKING:
     from mmort.predict import Detections
@@ -125,7 +126,7 @@ def warn_of_threshold(predict: Predict) -> None:
 
 
 def evaluate(
-    dataset: Dataset, predict: Predict, metrics: Sequence[str], *, progress: bool = True, **options: Any
+    dataset: Dataset, predict: Predict | Predictor, metrics: Sequence[str], *, progress: bool = True, **options: Any
 ) -> Metrics:
     """Run a detector over a data set, and compute metrics.
 
@@ -133,9 +134,9 @@ def evaluate(
     ----------
     dataset : Dataset
         As `dataset_of`, `CocoDataset` or `VocDataset` return it.
-    predict : callable
+    predict : callable or Predictor
         Takes the paths of images and returns the detections in them, in order, such as the method `predict`
-        of a ``mmort.Predictor(FILE, score_threshold=0)``.
+        of a ``mmort.Predictor(FILE, score_threshold=0)``, for which the predictor itself may stand.
     metrics : sequence of str
         bbox, segm and proposal for COCO's format; PQ for that of its panoptic segmentations; mAP and recall for VOC's;
         mAP for DOTA's.
@@ -162,5 +163,6 @@ def evaluate(
         If `predict` is the method of a `mmort.Predictor` that leaves out detections with low scores.
     """
     evaluation = Evaluation(dataset, metrics, **options)
-    collect(evaluation, predict, progress=progress)
+    # A call of it would take the images as one batch, which is padded.
+    collect(evaluation, predict.predict if isinstance(predict, Predictor) else predict, progress=progress)
     return evaluation.metrics()

@@ -127,8 +127,16 @@ def test_files_are_replaced_with_force_only(network, digits, tmp_path):
     assert (tmp_path / "a.json").read_text() == "mine"
 
 
+def test_a_predictor_stands_for_its_method(network, digits):
+    predictor = Predictor(network, score_threshold=0)
+    figures = [mmort.evaluate.evaluate(digits, predict, ["bbox"]) for predict in (predictor, predictor.predict)]
+    assert figures[0] == figures[1]
+
+
 def test_a_threshold_is_warned_of(network, digits):
     predictor = Predictor(network)
+    with pytest.warns(UserWarning, match="below 0.3"):
+        mmort.evaluate.evaluate(digits, predictor, ["bbox"])
     for predict in (predictor.predict, partial(predictor.predict, batch_size=2)):
         with pytest.warns(UserWarning, match=r"scores below 0.3, which metrics count; make it with score_threshold=0"):
             mmort.evaluate.evaluate(digits, predict, ["bbox"])
