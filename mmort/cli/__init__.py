@@ -175,11 +175,12 @@ def _with_suggestions(unknown: Sequence[str], options: Sequence[str]) -> str:
 
 
 def _similar_option(name: str, options: Sequence[str]) -> str | None:
-    """Return the option that a name is another program's word for, begins with or is the beginning of, or misspells."""
+    """Return the option that a name is another program's word for, is the beginning of, begins with, or misspells."""
     if (meant := OPTIONS_ELSEWHERE.get(name)) in options:
         return meant
-    begun = [option for option in options if option.startswith(f"{name}-") or name.startswith(f"{option}")]
-    return next(iter(begun or get_close_matches(name, options, 1, 0.81)), None)
+    longer = [option for option in options if option.startswith(f"{name}-")]
+    shorter = sorted(filter(name.startswith, options), key=len, reverse=True)
+    return next(iter(longer or shorter or get_close_matches(name, options, 1, 0.81)), None)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -119,6 +119,8 @@ def test_unknown_option_is_answered_with_the_commands_usage(capsys):
         (["predict", "x.onnx", "x.png", "--foo", "3"], "--foo 3"),
         (["predict", "x.onnx", "x.png", "--batch", "3"], "--batch (did you mean --batch-size?) 3"),
         (["predict", "x.onnx", "x.png", "--conf=0.5"], "--conf=0.5 (did you mean --score-thr=0.5?)"),
+        (["test", "x.onnx", "--show-score=1"], "--show-score=1 (did you mean --show-score-thr=1?)"),
+        (["test", "x.onnx", "--annotations=x"], "--annotations=x (did you mean --ann=x?)"),
         (["predict", "x.onnx", "x.png", "--device", "cpu"], "--device (did you mean --provider?) cpu"),
         (["export", "a.py", "b.pth", "--opset", "11"], "--opset (did you mean --opset-version?) 11"),
         (["info", "--device"], "--device"),
