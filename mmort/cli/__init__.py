@@ -112,8 +112,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         _parser().print_help()
         return 0
     if arguments.command == "help":
-        _refuse_unknown_command(list(filter(None, [arguments.of])))
-        _parser().parse_args([*filter(None, [arguments.of]), "--help"])
+        of = [arguments.of] if arguments.of else []
+        _refuse_unknown_command(of)
+        _parser().parse_args([*of, "--help"])
     arguments.parser = _parser
     try:
         silent = arguments.quiet and not getattr(arguments, "json", False)

@@ -53,12 +53,9 @@ def refuse_other_values(function: str, name: str, value: Any) -> None:
         )
 
 
-def explains_other_names(function: Callable[P, R], called: str | None = None) -> Callable[P, R]:
-    """Decorate a function that is called otherwise elsewhere; only a call that fails costs time.
-
-    Errors begin with `called`, by default the function's name.
-    """
-    name_of_function = called or function.__name__
+def explains_other_names(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a function that is called otherwise elsewhere; only a call that fails costs time."""
+    name_of_function = function.__qualname__.removesuffix(".__init__")  # or the name of a layer
     parameters = function.__code__.co_varnames[: function.__code__.co_argcount]
 
     @functools.wraps(function)

@@ -73,6 +73,11 @@ def list_images(*sources: str | os.PathLike[str], recursive: bool = False) -> li
     return list(images.values())
 
 
+def is_pattern(source: str | os.PathLike[str]) -> bool:
+    """Return whether a source is a pattern such as ``photos/*.jpg``, and not a file whose name looks like one."""
+    return glob.has_magic(os.fspath(source)) and not os.path.exists(source)
+
+
 def identity(path: str | os.PathLike[str]) -> str:
     """Return the absolute path of a file whose directory is named without links; a link to a file stands for itself."""
     folder, name = os.path.split(os.fspath(path))
@@ -83,7 +88,7 @@ def _files(source: Path, recursive: bool) -> list[Path]:
     """List the image files of one source."""
     if source.is_dir():
         paths = sorted(source.rglob("*") if recursive else source.iterdir())
-    elif glob.has_magic(str(source)) and not source.exists():
+    elif is_pattern(source):
         paths = [Path(name) for name in sorted(glob.glob(str(source), recursive=True))]
     else:
         return [source]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import os
 from collections import deque
@@ -18,7 +17,7 @@ from mmort.detections.detections import Detections
 from mmort.detections.drawing import draw
 from mmort.images import Image
 from mmort.predict.engines.onnxruntime import DetectorFile
-from mmort.predict.image_files import list_images
+from mmort.predict.image_files import is_pattern, list_images
 from mmort.predict.output import AnnotatedImages, Record
 from mmort.predict.predictor import Predictor
 from mmort.predict.video import AnnotatedVideo, Frame, Video, is_video
@@ -195,7 +194,7 @@ def video_source(sources: Sequence[str | os.PathLike[str]]) -> str | int | None:
             raise ValueError(f"{source} is an address, and nothing is fetched; {advice}")
         is_camera = source.isascii() and source.isdigit() and not os.path.lexists(source)
         if is_camera or is_video(source):
-            if glob.has_magic(source) and not os.path.exists(source):
+            if is_pattern(source):
                 raise ValueError(f"predict: {source} is a pattern of videos; run one after another")
             if len(sources) > 1:
                 raise ValueError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import glob
 import os
 import warnings
 from collections import deque
@@ -23,7 +22,7 @@ from mmort.images import Image, decode_image
 from mmort.predict.engines.onnxruntime import ADVICE_WITH_CONFIG, DetectorFile, Network, OnnxNetwork
 from mmort.predict.engines.openvino import OpenVinoNetwork
 from mmort.predict.fixed_size import FixedSizeWarning, effect, fit
-from mmort.predict.image_files import list_images
+from mmort.predict.image_files import is_pattern, list_images
 from mmort.predict.postprocessing import Postprocessing, check_outputs
 from mmort.predict.preprocessing import Prepared, Preprocessing
 from mmort.predict.reading import Chunk, Reader
@@ -243,7 +242,7 @@ class Predictor:
         if isinstance(image, (str, os.PathLike)):
             if os.path.isdir(image):
                 raise IsADirectoryError(f"Predictor: {os.fspath(image)} is a folder; .predict(FOLDER) takes its images")
-            if glob.has_magic(os.fspath(image)) and not os.path.exists(image):
+            if is_pattern(image):
                 raise ValueError(f"Predictor: {os.fspath(image)} is a pattern; .predict(PATTERN) takes what matches it")
             _refuse_video(image)
         (detections,) = self.run([self._prepare(image)])

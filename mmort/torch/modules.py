@@ -43,7 +43,7 @@ class _Layer(nn.Module):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "__init__" in vars(cls):
-            cls.__init__ = explains_other_names(cls.__init__, cls.__name__)  # type: ignore[method-assign]
+            cls.__init__ = explains_other_names(cls.__init__)  # type: ignore[method-assign]
 
     def extra_repr(self) -> str:
         names = [name for name in inspect.signature(type(self)).parameters if hasattr(self, name)]

@@ -152,7 +152,7 @@ def require_tensor(function: str, name: str, value: Any, *, optional: bool = Fal
 
 
 def _explain_type(function: str, error: RuntimeError) -> None:
-    """Raise TypeError in place of torch's error of four lines for an argument of a wrong type."""
+    """Raise TypeError if torch's error, which has four lines, is that an argument has the wrong type."""
     wrong = _WRONG_TYPE.search(str(error))
     if wrong is not None:
         required = _TYPES.get(wrong["required"], wrong["required"])

@@ -73,13 +73,13 @@ def build_python(folder, python):
         alone = [] if name in ("onnxruntime", "abi3audit") else ["--no-deps"]
         subprocess.run([*pip, *alone, name], check=True)
         # A package holds what it depends on, but for numpy.
-        found = {path.name.split("-")[0].lower(): path for path in wheels.glob("*.whl")}
-        numpy = [] if name == "numpy" or found.pop("numpy", None) is None else ["numpy"]
+        files = {path.name.split("-")[0].lower(): path for path in wheels.glob("*.whl")}
+        numpy = [] if name == "numpy" or files.pop("numpy", None) is None else ["numpy"]
         build(
             folder,
             name,
-            found[name].name.split("-")[1],
-            " ".join([install, *map(str, found.values())]),
+            files[name].name.split("-")[1],
+            " ".join([install, *map(str, files.values())]),
             string=f"py{minor.replace('.', '')}_0",
             host=[f"python {minor}.*"],
             run=[f"python {minor}.*", *numpy],

@@ -94,8 +94,8 @@ def verify_against(
                 "with its exported file"
             )
     is_file = against.endswith(".onnx")
-    for model_file in (path, against) if is_file else (path,):
-        require_regular("model", model_file)
+    if is_file:
+        require_regular("model", against)  # which is opened last
     if inputs is None and sizes is None and is_file and example_image is not None and _takes_images(path, libraries):
         inputs = [example_image]
     sets: Any = None if inputs is None else _read_sets(path, inputs, [against] if is_file else [], libraries)

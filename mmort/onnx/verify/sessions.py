@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 import mmort.ort
-from mmort._files.inputs import require_regular
 from mmort.onnx.verify.values import as_array, leaves
 from mmort.ort.sessions import require_model_name
 
@@ -41,7 +40,6 @@ def open_session(
     except ModuleNotFoundError:
         raise ImportError("mmort.onnx.verify needs ONNX Runtime: pip install onnxruntime") from None
     require_model_name(path)
-    require_regular("model", path)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # errors are raised anyway, and warnings do not concern the results
     try:
