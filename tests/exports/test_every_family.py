@@ -18,6 +18,13 @@ NAMES = {_family_of(DetectorConfig({"model": model})).__name__: name for name, (
 """For each family its first case."""
 
 
+def with_few_detections(entry):
+    """Return a model's entry with at most 20 regions and detections, which the proof has masks and heads run for."""
+    if not isinstance(entry, dict):
+        return entry
+    return {key: min(value, 20) if key == "max_per_img" else with_few_detections(value) for key, value in entry.items()}
+
+
 def test_every_family_has_a_case():
     families = {family.__name__ for family in PARTS.types["detector"].values()}
     assert set(NAMES) == families, f"tests/detect: small configs missing for {sorted(families - set(NAMES))}"
@@ -30,7 +37,8 @@ def test_export(family, tmp_path):
     Some of these are not in the file, as no detection depends on them.
     """
     path = tmp_path / "detector.onnx"
-    small = SmallExport(*CASES[NAMES[family]], path)
+    model, fill = CASES[NAMES[family]]
+    small = SmallExport(with_few_detections(model), fill, path)
     report = small.write()
     assert report.ok
     assert path.exists()

@@ -10,9 +10,12 @@ from contextlib import nullcontext
 import numpy as np
 import onnx
 import onnx.defs
+import onnx_ir
 import onnxruntime
+import onnxscript.optimizer
 import pytest
 import torch
+from onnxscript.rewriter import pattern
 from torch.export import Dim
 
 import mmort.onnx
@@ -21,7 +24,7 @@ import mmort.torch
 from mmort import schemas
 from mmort.onnx.export.draft import Draft
 from mmort.onnx.export.options import Options
-from mmort.onnx.export.torch_internals import quiet
+from mmort.onnx.export.torch_internals import linear_rewriting, quiet
 from mmort.onnx.op_schemas import check, op_schema
 from mmort.onnx.verify.numbers import refusal
 from tests import front_ends
@@ -737,3 +740,38 @@ def test_an_example_on_which_the_model_fails(tmp_path, monkeypatch):
     message = r"^export: args must suit the model, which fails with 1x3: shape '\[7, -1\]' is invalid"
     refuse(tmp_path / "m.onnx", fails, (torch.ones(1, 3),), match=message)
     assert logged.buffer == []
+
+
+def test_the_search_for_patterns_of_several_outputs_takes_linear_time(monkeypatch):
+    """Without `linear_rewriting` onnxscript asks each node of a graph, at each node, which operator it is."""
+    asked = 0
+    op_identifier = onnx_ir.Node.op_identifier
+
+    def count(node):
+        nonlocal asked
+        asked += 1
+        return op_identifier(node)
+
+    monkeypatch.setattr(onnx_ir.Node, "op_identifier", count)
+
+    def questions(length):
+        nonlocal asked
+        asked = 0
+        nodes = "".join(f" x{index + 1} = Softplus(x{index})" for index in range(length))
+        text = f'<ir_version: 8, opset_import: ["": 18]> g (float[2] x0) => (float[2] x{length}) {{{nodes} }}'
+        onnxscript.optimizer.optimize_ir(onnx_ir.from_onnx_text(text))
+        return asked
+
+    assert questions(200) > 3 * questions(100)
+    with linear_rewriting():
+        assert questions(200) < 3 * questions(100)
+    assert questions(200) > 3 * questions(100)
+
+
+def test_patterns_of_several_outputs_are_still_found():
+    rule = pattern.RewriteRule(lambda op, x: (op.Sin(x), op.Cos(x)), lambda op, x: (op.Neg(x), op.Abs(x)))
+    graph = "g (float[2] x) => (float[2] w) { y = Sin(x) z = Cos(x) w = Add(y, z) }"
+    model = onnx_ir.from_onnx_text(f'<ir_version: 8, opset_import: ["": 18]> {graph}')
+    with linear_rewriting():
+        assert pattern.RewriteRuleSet([rule]).apply_to_model(model) == 1
+    assert [node.op_type for node in model.graph] == ["Neg", "Abs", "Add"]

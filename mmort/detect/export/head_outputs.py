@@ -93,7 +93,8 @@ def hide(model: onnx.ModelProto) -> None:
     outputs = [value for value in graph.output if not value.name.startswith(PREFIX)]
     nodes, needed = needed_nodes(graph.node, [value.name for value in outputs])
     initializers = [tensor for tensor in graph.initializer if tensor.name in needed]
-    values = [value for value in graph.value_info if value.name in {name for node in nodes for name in node.output}]
+    computed = {name for node in nodes for name in node.output}
+    values = [value for value in graph.value_info if value.name in computed]
     for field, kept in (
         (graph.output, outputs),
         (graph.node, nodes),

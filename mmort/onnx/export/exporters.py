@@ -17,7 +17,7 @@ import torch.onnx
 
 from mmort.onnx.export import symbolics
 from mmort.onnx.export.options import Example, Options
-from mmort.onnx.export.torch_internals import quiet
+from mmort.onnx.export.torch_internals import linear_rewriting, quiet
 from mmort.onnx.export.translations import translation_table
 from mmort.onnx.graph import inspection
 from mmort.onnx.verify.operator_calls import Intercepted
@@ -68,7 +68,7 @@ def _collecting_later() -> Iterator[None]:
 
 def dynamo(example: Example, draft: Path, options: Options) -> list[str]:
     """Export by torch.export, which gives no hints."""
-    with quiet(), torch.no_grad(), _collecting_later():
+    with quiet(), torch.no_grad(), _collecting_later(), linear_rewriting():
         program = torch.onnx.export(
             example.module,
             example.positional,

@@ -1,7 +1,7 @@
-"""All private parts of torch that the export uses.  Tested with torch 2.9.1, 2.13.0 and 2.15.0.
+"""All private parts of torch and onnxscript that the export uses.  Tested with torch 2.9.1, 2.13.0 and 2.15.0.
 
-They only improve messages: name the size that torch.export froze, collect the tracer's warnings, and suppress output
-that users can do nothing about.
+They change no file.  They improve messages: name the size that torch.export froze, collect the tracer's warnings, and
+suppress output that users can do nothing about.  And they spare time that grows with the square of a graph.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from onnxscript.rewriter.pattern import MatchResult, SimplePatternMatcher
 
 _KNOWN_WARNINGS = (
     "`isinstance(treespec, LeafSpec)` is deprecated",
@@ -59,6 +60,27 @@ def quiet() -> Iterator[list[str]]:
             warnings.warn_explicit(
                 warning.message, warning.category, warning.filename, warning.lineno, source=warning.source
             )
+
+
+@contextlib.contextmanager
+def linear_rewriting() -> Iterator[None]:
+    """Let onnxscript look for a pattern of several outputs only at nodes that may be its first.
+
+    It would collect the nodes of the whole graph at each node.
+    """
+    match = SimplePatternMatcher.match
+
+    def match_where_it_begins(self: Any, model: Any, graph: Any, node: Any, **options: Any) -> Any:
+        first, *more = self.pattern.output_nodes
+        if more and first.op_identifier() not in (None, node.op_identifier()):
+            return MatchResult().fail("another operator")
+        return match(self, model, graph, node, **options)
+
+    SimplePatternMatcher.match = match_where_it_begins  # type: ignore[assignment, method-assign]
+    try:
+        yield
+    finally:
+        SimplePatternMatcher.match = match  # type: ignore[method-assign]
 
 
 class _WithoutGraphs:
