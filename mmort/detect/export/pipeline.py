@@ -36,6 +36,7 @@ from mmort.onnx.export.draft import Draft, expected_outputs
 from mmort.onnx.export.options import Options
 from mmort.onnx.graph import inspection
 from mmort.onnx.graph.optional_inputs import make_optional
+from mmort.onnx.verify.values import index_of_smallest
 from mmort.predict import FixedSizeWarning, Predictor, Preprocessing, read_image
 from mmort.predict.fixed_size import mismatch
 from mmort.predict.text_encoder import path_of_encoder
@@ -222,7 +223,8 @@ class _Export:
         """Return the names of the traced module's outputs."""
         names = list(self.module.output_names)
         if isinstance(self.traced, head_outputs.WithHeads):
-            outputs = expected_outputs(self.traced, self.args, decides=False).outputs
+            inputs = [self.args, *self.checks]
+            outputs = expected_outputs(self.traced, inputs[index_of_smallest(inputs)], decides=False).outputs
             names += [head_outputs.PREFIX + name for name in self.traced.names(len(outputs) - len(names))]
         return names
 
