@@ -66,6 +66,7 @@ def mask_rcnn(tmp_path_factory):
     model["rpn_head"]["anchor_generator"]["strides"] = [4, 8, 16]
     for name in ("bbox_roi_extractor", "mask_roi_extractor"):
         model["roi_head"][name]["featmap_strides"] = [4, 8]
+    model["test_cfg"]["rpn"]["max_per_img"] = 60
     (directory / "config.json").write_text(json.dumps(config))
     checkpoint = torch.load(DATA / "detect" / "mask_rcnn.pth", weights_only=True)
     absent = re.compile(r"backbone\.layer[34]\.|neck\.(lateral|fpn)_convs\.[23]\.")
