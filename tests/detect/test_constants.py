@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import mmort.torch
-from mmort.detect.export.constants import compare_constants
+from mmort.detect.export.unseen.constants import compare_constants
 
 FILE = """
 <ir_version: 8, opset_import: ["" : 18]>

@@ -5,7 +5,7 @@ import onnx.parser
 import pytest
 import torch
 
-from mmort.detect.export.extremes import compare_extremes
+from mmort.detect.export.unseen.extremes import compare_extremes
 
 FILE = """
 <ir_version: 8, opset_import: ["" : 18]>

@@ -4,7 +4,7 @@ import onnx
 import pytest
 import torch
 
-from mmort.detect.export.limited_integers import compare_limited_integers
+from mmort.detect.export.unseen.limited_integers import compare_limited_integers
 
 CELLS = """
 <ir_version: 8, opset_import: ["" : 18]>

@@ -9,7 +9,7 @@ import random
 import onnx
 import pytest
 
-from mmort.detect.export.constants import compare_constants
+from mmort.detect.export.unseen.constants import compare_constants
 from tests.detect.small_exports import SmallExport, small_cases
 from tests.tools.mutants import Judge, chosen, mutations, with_many_detections
 

@@ -28,10 +28,11 @@ import onnx.numpy_helper
 import torch
 from torch import nn
 
-from mmort.detect.export.constants import compare_constants
 from mmort.detect.export.crowd import Crowded, with_noise
 from mmort.detect.export.head_outputs import Arguments, WithHeads, run_heads
-from mmort.detect.export.proof import Proof, ReplayingModule
+from mmort.detect.export.proof import Proof
+from mmort.detect.export.unseen.constants import compare_constants
+from mmort.onnx.verify.replay import ReplayingModule
 from mmort.onnx.verify.sessions import open_session
 from mmort.onnx.verify.values import Reference
 from tests.detect import text_cases

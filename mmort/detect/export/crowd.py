@@ -20,8 +20,9 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from mmort.detect.detector import Detector
-from mmort.detect.export.head_outputs import PREFIX, head_layers, written_beside
+from mmort.detect.export.head_outputs import PREFIX, head_layers
 from mmort.onnx.graph import files
+from mmort.onnx.verify.inner_tensors import written_beside
 from mmort.onnx.verify.operator_calls import Intercepted
 from mmort.onnx.verify.values import leaves
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,9 +22,9 @@ from mmort.detect.detector import Detector
 from mmort.onnx import Report
 from mmort.onnx.graph import files
 from mmort.onnx.verify.detections import DetectionRow
+from mmort.onnx.verify.inner_tensors import run_tensors
 from mmort.onnx.verify.numbers import compare, refusal
 from mmort.onnx.verify.report import Row
-from mmort.onnx.verify.sessions import feeds, open_session
 from mmort.onnx.verify.values import Outputs, Reference, Tolerances, leaves, shapes_text
 from mmort.predict.engines.splitting import needed_nodes
 
@@ -146,32 +145,3 @@ def compare_heads(
             expected = reference.part(slice(index, index + 1))
             rows += compare(Outputs(text, (name,), [tensors[PREFIX + name]], expected, Tolerances()))
     return rows or [refusal(text, "the file has no tensors with the names of the heads' outputs")]
-
-
-@contextmanager
-def _with_outputs(draft: Path, names: Sequence[str]) -> Iterator[Path]:
-    """Write a copy of a file whose outputs are these tensors, and remove it at the end of the block."""
-    model = files.load(draft)
-    del model.graph.output[:]
-    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
-    with written_beside(draft, model, "heads") as path:
-        yield path
-
-
-@contextmanager
-def written_beside(draft: Path, model: onnx.ModelProto, prefix: str) -> Iterator[Path]:
-    """Write a model beside a draft, and remove it at the end of the block."""
-    path = draft.with_name(f"{prefix}-{draft.name}")
-    try:
-        path.write_bytes(model.SerializeToString())
-        yield path
-    finally:
-        path.unlink(missing_ok=True)
-
-
-def run_tensors(draft: Path, names: Sequence[str], args: Sequence[Any]) -> dict[str, NDArray[Any]]:
-    """Return tensors that a file computes, by name."""
-    names = [name for name in dict.fromkeys(names) if name]
-    with _with_outputs(draft, names) as path:
-        session = open_session(path)
-        return dict(zip(names, session.run(names, feeds(session, args)), strict=True))

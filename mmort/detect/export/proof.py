@@ -3,27 +3,25 @@
 The smallest inputs come first, and are compared by torch's own rounding, heads included.  Larger ones show what was
 frozen, and are compared by tolerances, their heads only where there are few detections.  Then come the smallest once
 more, crowded with detections.  If something differs, torch makes the draft's choices wherever rounding decides, and all
-is compared again.  Constants, extremes and limits of integers, some of which hardly any input shows, are compared as
-they are, and crowded detections are in the order of their scores if torch's are.
+is compared again.  What hardly any input shows (`unseen`) is compared as it is, and crowded detections are in the order
+of their scores if torch's are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from mmort.detect.detector import Detector
-from mmort.detect.export.constants import compare_constants
 from mmort.detect.export.crowd import VIEWS, Crowded, crowd, view, with_noise
 from mmort.detect.export.exported_detector import Exported
-from mmort.detect.export.extremes import compare_extremes
 from mmort.detect.export.head_outputs import (
     Arguments,
     WithHeads,
@@ -31,16 +29,14 @@ from mmort.detect.export.head_outputs import (
     few_detections,
     note_few,
     run_heads,
-    run_tensors,
 )
-from mmort.detect.export.limited_integers import compare_limited_integers
+from mmort.detect.export.unseen import compare_unseen
 from mmort.onnx import Report
 from mmort.onnx.export.draft import ALONE, compare_draft, expected_outputs
 from mmort.onnx.export.options import Options
 from mmort.onnx.graph import files
 from mmort.onnx.verify.numbers import refusal
-from mmort.onnx.verify.operator_calls import Intercepted
-from mmort.onnx.verify.replay import CHOICES, COMPARISONS, Choice, Replay
+from mmort.onnx.verify.replay import ReplayingModule
 from mmort.onnx.verify.report import Row
 from mmort.onnx.verify.sessions import feeds, open_session
 from mmort.onnx.verify.values import Reference, Tolerances, index_of_smallest, shapes_text
@@ -68,27 +64,13 @@ class Proof:
 
     def __call__(self, draft: Path, inputs: Sequence[Arguments], begin: Callable[[str], None]) -> Report:
         """Compare a draft with torch; `begin` takes the text of a further step."""
-        module: nn.Module = self.module
-        report = self._report(draft, module, inputs, begin)
-        if not report.ok:
-            module = ReplayingModule(module, draft)
-            report = self._report(draft, module, inputs, begin)
+        report = _or_replayed(partial(self._report, draft=draft, inputs=inputs, begin=begin), self.module, draft)
         if self.options.portable == "inlined":  # the definitions of mmort's operators have clips and reductions, too
             return report
-        args = inputs[index_of_smallest(inputs)]
-        # Which of many scores of 0 are the best, areas show, but no detections.
-        replaying = ReplayingModule(self.module, draft)
-        return Report(
-            (
-                *report.rows,
-                *compare_constants(draft, self.module, args),
-                *compare_extremes(draft, replaying, args),
-                *compare_limited_integers(draft, replaying, args),
-            )
-        )
+        return Report((*report.rows, *compare_unseen(draft, self.module, inputs[index_of_smallest(inputs)])))
 
     def _report(
-        self, draft: Path, module: nn.Module, inputs: Sequence[Arguments], begin: Callable[[str], None]
+        self, module: nn.Module, *, draft: Path, inputs: Sequence[Arguments], begin: Callable[[str], None]
     ) -> Report:
         """Compare a draft with a module, first for the smallest inputs: if they differ, no others are needed."""
         first = index_of_smallest(inputs)
@@ -136,12 +118,11 @@ class Proof:
         rows: list[Row] = []
         for label, noisy, shown in self.crowds(args):
             with with_noise(draft, names, noisy.changes) as path:
-                report = self._compared(path, noisy, shown, names)
-                report = report if report.ok else self._compared(path, ReplayingModule(noisy, path), shown, names)
+                report = _or_replayed(partial(self._compared, path=path, args=shown, names=names), noisy, path)
             rows += [replace(row, inputs=f"{row.inputs}{label}") for row in report.rows]
         return rows
 
-    def _compared(self, path: Path, module: nn.Module, args: Arguments, names: Sequence[str]) -> Report:
+    def _compared(self, module: nn.Module, *, path: Path, args: Arguments, names: Sequence[str]) -> Report:
         """Compare a file with a module that returns the outputs of heads, too; of these show what differs."""
         reference = self.expected(module, args, decides=True)
         count = len(reference.outputs) - len(names)
@@ -151,6 +132,12 @@ class Proof:
         heads = compare_heads(tensors, args, names, reference.part(slice(count, None)))
         order = _compare_order(tensors[dets], reference.outputs[0], shapes_text(args))
         return Report((*report.rows, *(row for row in heads if row.problem), *order))
+
+
+def _or_replayed(compare: Callable[[nn.Module], Report], module: nn.Module, path: Path) -> Report:
+    """Compare a file with a module and, if they differ, with the module that makes the file's choices."""
+    report = compare(module)
+    return report if report.ok else compare(ReplayingModule(module, path))
 
 
 def _compare_order(dets: NDArray[Any], expected: NDArray[Any], inputs: str) -> list[Row]:
@@ -166,44 +153,6 @@ def _compare_order(dets: NDArray[Any], expected: NDArray[Any], inputs: str) -> l
 def _descend(scores: NDArray[Any]) -> bool:
     """Return whether scores descend in each row, but for rounding."""
     return not (np.diff(scores) > Tolerances().of(scores[..., :-1])).any()
-
-
-class ReplayingModule(nn.Module):
-    """A module that chooses as a file does, where rounding decides."""
-
-    def __init__(self, module: nn.Module, draft: Path) -> None:
-        super().__init__()
-        self.module, self.draft = module, draft
-        graph = files.load(draft).graph
-        probabilities = {node.output[0] for node in graph.node if node.op_type == "Sigmoid"}
-        self.choices = [
-            (node.op_type, [name for index, name in enumerate(node.output) if index in CHOICES[node.op_type]])
-            for node in graph.node
-            if node.op_type in CHOICES and (node.op_type not in COMPARISONS or node.input[0] in probabilities)
-        ]
-        self._last: tuple[list[NDArray[Any]], list[Choice]] | None = None
-        self.outputs = [value.name for value in graph.output]  # kept, so that ONNX Runtime runs the same graph
-        self.eval()
-
-    def forward(self, *args: Tensor) -> tuple[Tensor, ...]:
-        """Return the module's outputs, also in float64, for the choices that the file makes in float32."""
-        replay = Replay(self._choices(args))
-        with Intercepted(replay.call):
-            outputs: tuple[Tensor, ...] = self.module(*args)
-        return outputs
-
-    def _choices(self, args: Sequence[Tensor]) -> list[Choice]:
-        """Return what the file chooses for some arguments; those of the last call are remembered."""
-        arrays = [tensor.numpy() for tensor in args]
-        arrays = [array.astype(np.float32) if array.dtype == np.float64 else array for array in arrays]
-        if self._last is None or not all(map(np.array_equal, self._last[0], arrays)):
-            names = [name for _, outputs in self.choices for name in outputs]
-            tensors = run_tensors(self.draft, [*names, *self.outputs], arrays)
-            choices: list[Choice] = [
-                (kind, [torch.from_numpy(tensors[name]) for name in outputs if name]) for kind, outputs in self.choices
-            ]
-            self._last = arrays, choices
-        return self._last[1]
 
 
 def check_optional(path: Path, args: Sequence[Tensor]) -> None:

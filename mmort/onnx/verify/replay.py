@@ -11,15 +11,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 import mmort
-from mmort.onnx.verify.operator_calls import arguments_by_name
+from mmort.onnx.graph import files
+from mmort.onnx.verify.inner_tensors import run_tensors
+from mmort.onnx.verify.operator_calls import Intercepted, arguments_by_name
 from mmort.onnx.verify.values import Tolerances
 
 MAX_ROUNDING = Tolerances.rtol
@@ -108,6 +111,44 @@ class Replay:
         shapes = [results[index].shape for index in CHOICES[kind]]
         same = all(map(torch.Size.__eq__, shapes, (output.shape for output in choices[0])))
         return choices.popleft() if same or kind == _ANY_NUMBER else ()
+
+
+class ReplayingModule(nn.Module):
+    """A module that chooses as a file does, where rounding decides."""
+
+    def __init__(self, module: nn.Module, draft: Path) -> None:
+        super().__init__()
+        self.module, self.draft = module, draft
+        graph = files.load(draft).graph
+        probabilities = {node.output[0] for node in graph.node if node.op_type == "Sigmoid"}
+        self.choices = [
+            (node.op_type, [name for index, name in enumerate(node.output) if index in CHOICES[node.op_type]])
+            for node in graph.node
+            if node.op_type in CHOICES and (node.op_type not in COMPARISONS or node.input[0] in probabilities)
+        ]
+        self._last: tuple[list[NDArray[Any]], list[Choice]] | None = None
+        self.outputs = [value.name for value in graph.output]  # kept, so that ONNX Runtime runs the same graph
+        self.eval()
+
+    def forward(self, *args: Tensor) -> tuple[Tensor, ...]:
+        """Return the module's outputs, also in float64, for the choices that the file makes in float32."""
+        replay = Replay(self._choices(args))
+        with Intercepted(replay.call):
+            outputs: tuple[Tensor, ...] = self.module(*args)
+        return outputs
+
+    def _choices(self, args: Sequence[Tensor]) -> list[Choice]:
+        """Return what the file chooses for some arguments; those of the last call are remembered."""
+        arrays = [tensor.numpy() for tensor in args]
+        arrays = [array.astype(np.float32) if array.dtype == np.float64 else array for array in arrays]
+        if self._last is None or not all(map(np.array_equal, self._last[0], arrays)):
+            names = [name for _, outputs in self.choices for name in outputs]
+            tensors = run_tensors(self.draft, [*names, *self.outputs], arrays)
+            choices: list[Choice] = [
+                (kind, [torch.from_numpy(tensors[name]) for name in outputs if name]) for kind, outputs in self.choices
+            ]
+            self._last = arrays, choices
+        return self._last[1]
 
 
 def _best(arguments: Arguments, results: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:

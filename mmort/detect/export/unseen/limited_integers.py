@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from mmort.detect.export.constants import LIMITING, constants_of, limits_of
-from mmort.detect.export.head_outputs import run_tensors
+from mmort.detect.export.unseen.constants import LIMITING, constants_of, limits_of
 from mmort.onnx.graph import files
+from mmort.onnx.verify.inner_tensors import run_tensors
 from mmort.onnx.verify.numbers import refusal
 from mmort.onnx.verify.operator_calls import Intercepted
 from mmort.onnx.verify.report import Row

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from mmort.detect.export.attributes import AttributesOfCalls
+from mmort.detect.export.unseen.attributes import AttributesOfCalls
 from mmort.onnx.graph import files
 from mmort.onnx.verify.numbers import refusal
 from mmort.onnx.verify.operator_calls import Intercepted, arguments_by_name

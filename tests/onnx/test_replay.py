@@ -7,9 +7,8 @@ import pytest
 import torch
 
 import mmort.torch
-from mmort.detect.export.proof import ReplayingModule
 from mmort.onnx.verify.operator_calls import Intercepted
-from mmort.onnx.verify.replay import Replay, orders_of
+from mmort.onnx.verify.replay import Replay, ReplayingModule, orders_of
 
 
 def replaying(choices):
