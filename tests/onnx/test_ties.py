@@ -1,7 +1,5 @@
 """Ties: what equal scores explain is no difference, and nothing else is explained by them."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -17,9 +15,14 @@ BOXES = np.array([[0, 0, 10, 10], [2, 0, 12, 10], [5, 0, 15, 10], [50, 0, 60, 10
 SAME = 0.9, 0.9, 0.8, 0.7, 0.7
 
 
-def candidates(scores=SAME, labels=(0, 0, 0, 0, 0), **settings):
-    dets = np.column_stack([BOXES, np.float32(scores)])
-    return Candidates(dets, np.array(labels), **{"iou_threshold": 0.5, "max_per_image": 9, **settings})
+SETTINGS = {"score_threshold": 0.05, "iou_threshold": 0.5, "max_per_image": 9, "class_agnostic": False, "offset": 0}
+
+
+def candidates(rows=(0, 1, 2, 3, 4), scores=SAME, labels=(0, 0, 0, 0, 0), **settings):
+    of_classes = np.zeros((len(rows), 2), np.float32)
+    for index, row in enumerate(rows):
+        of_classes[index, labels[row]] = scores[row]
+    return Candidates({**SETTINGS, **settings}, BOXES[list(rows)], of_classes)
 
 
 RESULTS = [
@@ -46,9 +49,8 @@ def test_what_suppression_may_keep(kept, settings, expected):
 
 def with_candidates(dets, labels):
     """Compare detections with those of boxes 0 and 4 alone, which are the candidates."""
-    known = candidates()
-    known = replace(known, dets=known.dets[[0, 4]], labels=known.labels[[0, 4]])
-    expected = known.dets[None], known.labels[None]
+    known = candidates((0, 4))
+    expected = known.dets[None], known.pairs[1][None]
     reference = Reference(expected, [known])
     outputs = Outputs("-", ("dets", "labels"), (dets[None], labels[None]), reference, Tolerances())
     (row,) = compare(outputs)
@@ -57,7 +59,7 @@ def with_candidates(dets, labels):
 
 def test_what_is_no_candidate_is_no_tie():
     """A wrong box, label or number beside the right ones, and a detection too many."""
-    dets, labels = candidates().dets[[0, 4]], np.array([0, 0])
+    dets, labels = candidates((0, 4)).dets, np.array([0, 0])
     assert with_candidates(dets, labels).problem == ""
     assert with_candidates(dets[::-1], labels).problem == ""
     assert with_candidates(dets + np.float32([[0] * 5, [5, 0, 5, 0, 0]]), labels).problem == "1 missing, 1 extra"

@@ -201,9 +201,10 @@ def _with_masks_of_ties(outputs: Outputs, rows: Sequence[DetectionRow]) -> list[
     for image in [row.image for row in rows if row.ties]:
         candidates, used = outputs.reference.candidates[image], labels[image] >= 0
         limits = usual_limits(dets[image][used], outputs.tolerances)
-        kept = match_within(candidates.dets, candidates.labels, dets[image][used], labels[image][used], limits)
+        rows_of_boxes, classes = candidates.pairs
+        kept = match_within(candidates.dets, classes, dets[image][used], labels[image][used], limits)
         if (kept >= 0).all():  # otherwise scores are equal to 0, and the file has no other detections
-            indices[image][used] = candidates.indices[kept]
+            indices[image][used] = rows_of_boxes[kept]
             tied.append(image)
     expected_masks = outputs.reference.reselected(dets, labels, indices)[2]
     compared = list(rows)
@@ -344,7 +345,7 @@ def _compare_with(outputs: Outputs, image: int, expected: Rows) -> DetectionRow:
         if candidates is not None:
             before_limit = candidates[image]
             limits = usual_limits(dets, tolerances)
-            kept = match_within(before_limit.dets, before_limit.labels, dets, labels, limits)
+            kept = match_within(before_limit.dets, before_limit.pairs[1], dets, labels, limits)
             if (kept >= 0).all() and before_limit.may_be(kept, tolerances):
                 ties = max(missing, extra)
         elif len(dets) == outputs.actual[1].shape[1] and len(expected_dets) == outputs.expected[1].shape[1]:

@@ -23,10 +23,7 @@ import mmort
 from mmort.onnx.graph import files
 from mmort.onnx.verify.inner_tensors import run_tensors
 from mmort.onnx.verify.operator_calls import Intercepted, arguments_by_name
-from mmort.onnx.verify.values import Tolerances
-
-MAX_ROUNDING = Tolerances.rtol
-"""Difference up to which overlaps are equal and, as a share of the largest score, scores: the comparison's own."""
+from mmort.onnx.verify.ties import MAX_ROUNDING, Pairs, kept_scores
 
 MAX_DECAYED = 1e-5
 """The same share for scores that soft-NMS decays: those of a crowd are nearly all 1, and none of them leaves it."""
@@ -68,9 +65,6 @@ _OPERATORS = {
 Arguments = Mapping[str, Any]
 Choice = tuple[str, Sequence[Tensor]]
 """The kind of a node that chooses, and its outputs that tell what."""
-
-_Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""Rows of boxes, and classes."""
 
 Follow = Callable[[Arguments, Sequence[Tensor], Sequence[Tensor]], Sequence[Tensor]]
 """From arguments, torch's results and the file's to results that follow the file's where the arguments allow it."""
@@ -204,19 +198,19 @@ def _kept(arguments: Arguments, results: Sequence[Tensor], chosen: Sequence[Tens
     if arguments["nms_pre"] > 0 or chosen[0].shape != results[1].shape:
         return results
     dets, labels, indices = (result.clone() for result in results)
-    scores_of = _kept_scores if arguments["method"] == "nms" else _decayed_scores
+    scores_of = _undecayed_scores if arguments["method"] == "nms" else _decayed_scores
     images = zip(arguments["boxes"], arguments["scores"], *chosen, strict=True)
     for image, (boxes, scores, kept_labels, rows) in enumerate(images):
         used = kept_labels >= 0
         pairs = rows[used].numpy(), kept_labels[used].numpy()
         if not all(((each >= 0) & (each < size)).all() for each, size in zip(pairs, scores.shape, strict=True)):
             continue
-        kept_scores = scores_of(arguments, boxes.numpy(), scores.numpy(), pairs)
-        if kept_scores is None:
+        chosen_scores = scores_of(arguments, boxes.numpy(), scores.numpy(), pairs)
+        if chosen_scores is None:
             continue
         kept_boxes = boxes[pairs] if boxes.ndim == 3 else boxes[pairs[0]]
         dets[image] = 0
-        dets[image, used] = torch.cat([kept_boxes, torch.from_numpy(kept_scores)[:, None]], 1)
+        dets[image, used] = torch.cat([kept_boxes, torch.from_numpy(chosen_scores)[:, None]], 1)
         labels[image], indices[image] = kept_labels, rows
     return dets, labels, indices
 
@@ -286,43 +280,15 @@ def _smallest(arguments: Arguments, results: Sequence[Tensor], chosen: Sequence[
     return _largest({**arguments, "self": -arguments["self"]}, results, chosen)
 
 
-def _kept_scores(
-    arguments: Arguments, boxes: NDArray[Any], scores: NDArray[Any], pairs: _Pairs
+def _undecayed_scores(
+    arguments: Arguments, boxes: NDArray[Any], scores: NDArray[Any], pairs: Pairs
 ) -> NDArray[np.floating] | None:
-    """Return the scores of pairs of a box and a class if the suppression of an image may keep them, or None.
-
-    They are by descending score, none of them suppresses another one, and each pair that is not kept is suppressed by
-    one with a score that is not lower, or has no higher score than the last one kept if there are as many as allowed.
-    """
-    threshold, rounding = arguments["score_threshold"], _rounding(torch.from_numpy(scores))
-    rejected = scores > threshold + rounding
-    rejected[pairs] = False
-    kept_scores: NDArray[np.floating] = scores[pairs]
-    if len(kept_scores) == arguments["max_per_image"]:
-        rejected &= scores > kept_scores.min() + rounding
-    if (kept_scores <= threshold - rounding).any() or (np.diff(kept_scores) > rounding).any():
-        return None
-    rejected_pairs = rejected.nonzero()
-
-    def overlaps(second: tuple[NDArray[np.int64], ...]) -> NDArray[Any]:
-        """Return how far the pairs that are kept overlap others [K, P]; -1 if they do not compete."""
-        first, second_boxes = (boxes[each] if boxes.ndim == 3 else boxes[each[0]] for each in (pairs, second))
-        competing = arguments["class_agnostic"] | (pairs[1][:, None] == second[1])
-        overlap: NDArray[Any] = np.where(competing, mmort.box_iou(first, second_boxes, offset=arguments["offset"]), -1)
-        return overlap
-
-    threshold = arguments["iou_threshold"]
-    among_kept = overlaps(pairs)
-    np.fill_diagonal(among_kept, -1)
-    if (among_kept > threshold + MAX_ROUNDING).any():
-        return None
-    suppressed = overlaps(rejected_pairs) > threshold - MAX_ROUNDING
-    explained = (suppressed & (kept_scores[:, None] >= scores[rejected_pairs] - rounding)).any(0).all()
-    return kept_scores if explained else None
+    """Return the scores of pairs of a box and a class if the suppression of an image may keep them, or None."""
+    return kept_scores(arguments, boxes, scores, pairs, _rounding(torch.from_numpy(scores)))
 
 
 def _decayed_scores(
-    arguments: Arguments, boxes: NDArray[Any], scores: NDArray[Any], pairs: _Pairs
+    arguments: Arguments, boxes: NDArray[Any], scores: NDArray[Any], pairs: Pairs
 ) -> NDArray[np.floating] | None:
     """Return the scores that soft-NMS gives pairs of a box and a class in this order, or None if it may not be theirs.
 

@@ -12,7 +12,9 @@ themselves.  That is not told apart from an error, so such a file differs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,46 +26,92 @@ if TYPE_CHECKING:
     from mmort.onnx.verify.values import Tolerances
 
 
+MAX_ROUNDING = 1e-3
+"""Difference up to which overlaps are equal and, as a share of the largest score, scores: the comparison's own."""
+
+Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Rows of boxes, and classes."""
+
+
 @dataclass(frozen=True)
 class Candidates:
-    """What competes in the suppression of one image, and the settings of the suppression."""
+    """What competes in the suppression of one image."""
 
-    dets: NDArray[Any]
-    """Boxes with scores, (P, 5)."""
-    labels: NDArray[Any]
-    """(P,)"""
-    iou_threshold: float
-    max_per_image: int
-    class_agnostic: bool = False
-    offset: int = 0
-    indices: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    """Their rows among the boxes of the image, (P,)."""
+    arguments: Mapping[str, Any]
+    """Those of ``mmort::multiclass_nms``, by name."""
+    boxes: NDArray[Any]
+    """(N, 4) or (N, C, 4)"""
+    scores: NDArray[Any]
+    """(N, C)"""
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """Rows and classes of the pairs of a box and a class, (P,) each."""
+        rows, labels = np.nonzero(self.scores > self.arguments["score_threshold"])
+        return rows, labels
+
+    @cached_property
+    def dets(self) -> NDArray[Any]:
+        """Boxes with scores, (P, 5)."""
+        boxes = self.boxes[self.pairs] if self.boxes.ndim == 3 else self.boxes[self.pairs[0]]
+        return np.column_stack([boxes, self.scores[self.pairs]])
 
     def may_be(self, kept: NDArray[np.int64], tolerances: Tolerances) -> bool:
-        """Return whether the suppression keeps these candidates for some order of equal scores.
-
-        It does if they are not more than the limit, none of them suppresses another one, and each candidate that is not
-        kept is suppressed by a kept one whose score is not lower, or is beyond the limit: it has no higher score than
-        the last one kept.
-        """
+        """Return whether the suppression keeps these pairs, in any order, for some order of equal scores."""
         scores = self.dets[:, 4]
-        rejected = np.setdiff1d(np.arange(len(scores)), kept)
-        if 0 < self.max_per_image < len(kept):
-            return False
-        if self._suppresses(kept, kept)[~np.eye(len(kept), dtype=bool)].any():
-            return False
-        highest = scores[rejected] - tolerances.of(scores[rejected])
-        explained = (self._suppresses(kept, rejected) & (scores[kept, None] >= highest)).any(0)
-        if len(kept) >= self.max_per_image > 0:
-            explained |= scores[kept].min() >= highest
-        return bool(explained.all())
+        kept = kept[np.argsort(-scores[kept], kind="stable")]
+        rows, labels = self.pairs
+        rounding = float(tolerances.of(scores).max(initial=0))
+        pairs = rows[kept], labels[kept]
+        return kept_scores(self.arguments, self.boxes, self.scores, pairs, rounding) is not None
 
-    def _suppresses(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which of the first candidates overlap which of the second ones enough to suppress them."""
-        overlap = mmort.box_iou(self.dets[first, :4], self.dets[second, :4], offset=self.offset)
-        same_class = self.class_agnostic | (self.labels[first, None] == self.labels[second])
-        suppresses: NDArray[np.bool_] = same_class & (overlap > self.iou_threshold)
-        return suppresses
+
+def kept_scores(
+    arguments: Mapping[str, Any], boxes: NDArray[Any], scores: NDArray[Any], pairs: Pairs, rounding: float
+) -> NDArray[np.floating] | None:
+    """Return the scores of pairs of a box and a class if the suppression of an image may keep them, or None.
+
+    They are by descending score, none of them suppresses another one, and each pair that is not kept is suppressed by
+    one with a score that is not lower, or has no higher score than the last one kept if there are as many as allowed.
+
+    Parameters
+    ----------
+    arguments : mapping
+        Those of ``mmort::multiclass_nms``, by name.
+    boxes : ndarray, (N, 4) or (N, C, 4)
+    scores : ndarray, (N, C)
+    pairs : pair of ndarray of int64
+        Rows of boxes, and classes.
+    rounding : float
+        The difference up to which scores are equal.
+    """
+    threshold = arguments["score_threshold"]
+    rejected = scores > threshold + rounding
+    rejected[pairs] = False
+    of_kept: NDArray[np.floating] = scores[pairs]
+    if 0 < arguments["max_per_image"] < len(of_kept):
+        return None
+    if len(of_kept) == arguments["max_per_image"]:
+        rejected &= scores > of_kept.min() + rounding
+    if (of_kept <= threshold - rounding).any() or (np.diff(of_kept) > rounding).any():
+        return None
+    rejected_pairs = rejected.nonzero()
+
+    def overlaps(second: tuple[NDArray[np.int64], ...]) -> NDArray[Any]:
+        """Return how far the pairs that are kept overlap others [K, P]; -1 if they do not compete."""
+        first, second_boxes = (boxes[each] if boxes.ndim == 3 else boxes[each[0]] for each in (pairs, second))
+        competing = arguments["class_agnostic"] | (pairs[1][:, None] == second[1])
+        overlap: NDArray[Any] = np.where(competing, mmort.box_iou(first, second_boxes, offset=arguments["offset"]), -1)
+        return overlap
+
+    threshold = arguments["iou_threshold"]
+    among_kept = overlaps(pairs)
+    np.fill_diagonal(among_kept, -1)
+    if (among_kept > threshold + MAX_ROUNDING).any():
+        return None
+    suppressed = overlaps(rejected_pairs) > threshold - MAX_ROUNDING
+    explained = (suppressed & (of_kept[:, None] >= scores[rejected_pairs] - rounding)).any(0).all()
+    return of_kept if explained else None
 
 
 def at_limit(scores: NDArray[Any], expected_scores: NDArray[Any], matches: NDArray[np.int64], tolerance: float) -> int:

@@ -107,19 +107,4 @@ class _SuppressionRecorder:
         if len(outputs) < 2 or not all(map(np.array_equal, results, outputs[:2])):
             return None
         images = zip(as_array(arguments["boxes"]), as_array(arguments["scores"]), strict=True)
-        return [self._of_image(boxes, scores) for boxes, scores in images]
-
-    def _of_image(self, boxes: NDArray[Any], scores: NDArray[Any]) -> Candidates:
-        """Return the candidates among boxes [N, 4] or [N, C, 4] with scores [N, C]."""
-        arguments = self._arguments
-        rows, labels = np.nonzero(scores > arguments["score_threshold"])
-        chosen = boxes[rows, labels] if boxes.ndim == 3 else boxes[rows]
-        return Candidates(
-            np.column_stack([chosen, scores[rows, labels]]),
-            labels,
-            arguments["iou_threshold"],
-            arguments["max_per_image"],
-            arguments["class_agnostic"],
-            arguments["offset"],
-            rows,
-        )
+        return [Candidates(arguments, boxes, scores) for boxes, scores in images]
