@@ -7,7 +7,7 @@ scores.  Otherwise only those at the limit are recognized (`at_limit`), and scor
 where it is known, may swap them.
 
 A tie further inside, among the boxes of a level that go into the suppression or among proposals, changes the candidates
-themselves.  That is not told apart from an error, so such a file differs.
+themselves.  `replay` follows such a choice, if the file is at hand.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ import mmort
 
 if TYPE_CHECKING:
     from mmort.onnx.verify.values import Tolerances
-
 
 MAX_ROUNDING = 1e-3
 """Difference up to which overlaps are equal and, as a share of the largest score, scores: the comparison's own."""
