@@ -78,6 +78,13 @@ def small_cases() -> dict[str, tuple[dict[str, Any], Fill]]:
     return {name: (config(name)["model"], fill(name)) for names, config, fill in groups for name in names}
 
 
+def with_limits(entry: Any, changes: Mapping[str, Callable[[int], int]]) -> Any:
+    """Return a model's entry with other limits: for each name, what becomes of those that are there."""
+    if not isinstance(entry, dict):
+        return entry
+    return {key: changes[key](value) if key in changes else with_limits(value, changes) for key, value in entry.items()}
+
+
 class SmallExport:
     """A small detector, what it is exported with, and its file."""
 

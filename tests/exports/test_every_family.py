@@ -11,7 +11,7 @@ from mmort.detect.export.crowd import VIEWS
 from mmort.detect.export.head_outputs import PREFIX
 from mmort.detect.loading import PARTS, _family_of
 from mmort.onnx.verify.rounding import RoundingRow
-from tests.detect.small_exports import SmallExport, small_cases
+from tests.detect.small_exports import SmallExport, small_cases, with_limits
 
 CASES = small_cases()
 NAMES = {_family_of(DetectorConfig({"model": model})).__name__: name for name, (model, _) in reversed(CASES.items())}
@@ -20,9 +20,7 @@ NAMES = {_family_of(DetectorConfig({"model": model})).__name__: name for name, (
 
 def with_few_detections(entry):
     """Return a model's entry with at most 20 regions and detections, which the proof has masks and heads run for."""
-    if not isinstance(entry, dict):
-        return entry
-    return {key: min(value, 20) if key == "max_per_img" else with_few_detections(value) for key, value in entry.items()}
+    return with_limits(entry, {"max_per_img": lambda limit: min(limit, 20)})
 
 
 def test_every_family_has_a_case():

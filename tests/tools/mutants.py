@@ -36,7 +36,7 @@ from mmort.onnx.verify.replay import ReplayingModule
 from mmort.onnx.verify.sessions import open_session
 from mmort.onnx.verify.values import Reference
 from tests.detect import text_cases
-from tests.detect.small_exports import SmallExport, small_cases
+from tests.detect.small_exports import SmallExport, small_cases, with_limits
 
 PER_KIND = 5
 """How many mutants of one kind each detector has."""
@@ -243,10 +243,7 @@ def chosen(model: onnx.ModelProto, per_kind: int, seed: int = 0, kinds: int | No
 
 def with_many_detections(entry: Any) -> Any:
     """Return a model's entry with as many detections and corners as published configs have, instead of a few."""
-    if not isinstance(entry, dict):
-        return entry
-    limits = {"max_per_img": 100, "corner_topk": 100}
-    return {key: limits.get(key, with_many_detections(value)) for key, value in entry.items()}
+    return with_limits(entry, dict.fromkeys(("max_per_img", "corner_topk"), lambda limit: 100))
 
 
 class RememberingProof(Proof):

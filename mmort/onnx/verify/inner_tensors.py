@@ -15,16 +15,6 @@ from mmort.onnx.verify.sessions import feeds, open_session
 
 
 @contextmanager
-def _with_outputs(draft: Path, names: Sequence[str]) -> Iterator[Path]:
-    """Write a copy of a file whose outputs are these tensors, and remove it at the end of the block."""
-    model = files.load(draft)
-    del model.graph.output[:]
-    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
-    with written_beside(draft, model, "heads") as path:
-        yield path
-
-
-@contextmanager
 def written_beside(draft: Path, model: onnx.ModelProto, prefix: str) -> Iterator[Path]:
     """Write a model beside a draft, and remove it at the end of the block."""
     path = draft.with_name(f"{prefix}-{draft.name}")
@@ -38,6 +28,9 @@ def written_beside(draft: Path, model: onnx.ModelProto, prefix: str) -> Iterator
 def run_tensors(draft: Path, names: Sequence[str], args: Sequence[Any]) -> dict[str, NDArray[Any]]:
     """Return tensors that a file computes, by name."""
     names = [name for name in dict.fromkeys(names) if name]
-    with _with_outputs(draft, names) as path:
+    model = files.load(draft)
+    del model.graph.output[:]
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    with written_beside(draft, model, "tensors") as path:
         session = open_session(path)
         return dict(zip(names, session.run(names, feeds(session, args)), strict=True))

@@ -23,7 +23,7 @@ import mmort
 from mmort.onnx.graph import files
 from mmort.onnx.verify.inner_tensors import run_tensors
 from mmort.onnx.verify.operator_calls import Intercepted, arguments_by_name
-from mmort.onnx.verify.ties import MAX_ROUNDING, Pairs, kept_scores
+from mmort.onnx.verify.ties import MAX_ROUNDING, Pairs, boxes_of, kept_scores
 
 MAX_DECAYED = 1e-5
 """The same share for scores that soft-NMS decays: those of a crowd are nearly all 1, and none of them leaves it."""
@@ -198,19 +198,19 @@ def _kept(arguments: Arguments, results: Sequence[Tensor], chosen: Sequence[Tens
     if arguments["nms_pre"] > 0 or chosen[0].shape != results[1].shape:
         return results
     dets, labels, indices = (result.clone() for result in results)
-    scores_of = _undecayed_scores if arguments["method"] == "nms" else _decayed_scores
+    plain = arguments["method"] == "nms"
+    scores_of, share = (kept_scores, MAX_ROUNDING) if plain else (_decayed_scores, MAX_DECAYED)
     images = zip(arguments["boxes"], arguments["scores"], *chosen, strict=True)
     for image, (boxes, scores, kept_labels, rows) in enumerate(images):
         used = kept_labels >= 0
         pairs = rows[used].numpy(), kept_labels[used].numpy()
         if not all(((each >= 0) & (each < size)).all() for each, size in zip(pairs, scores.shape, strict=True)):
             continue
-        chosen_scores = scores_of(arguments, boxes.numpy(), scores.numpy(), pairs)
+        chosen_scores = scores_of(arguments, boxes.numpy(), scores.numpy(), pairs, _rounding(scores, share))
         if chosen_scores is None:
             continue
-        kept_boxes = boxes[pairs] if boxes.ndim == 3 else boxes[pairs[0]]
         dets[image] = 0
-        dets[image, used] = torch.cat([kept_boxes, torch.from_numpy(chosen_scores)[:, None]], 1)
+        dets[image, used] = torch.cat([boxes_of(boxes, pairs), torch.from_numpy(chosen_scores)[:, None]], 1)
         labels[image], indices[image] = kept_labels, rows
     return dets, labels, indices
 
@@ -280,21 +280,13 @@ def _smallest(arguments: Arguments, results: Sequence[Tensor], chosen: Sequence[
     return _largest({**arguments, "self": -arguments["self"]}, results, chosen)
 
 
-def _undecayed_scores(
-    arguments: Arguments, boxes: NDArray[Any], scores: NDArray[Any], pairs: Pairs
-) -> NDArray[np.floating] | None:
-    """Return the scores of pairs of a box and a class if the suppression of an image may keep them, or None."""
-    return kept_scores(arguments, boxes, scores, pairs, _rounding(torch.from_numpy(scores)))
-
-
 def _decayed_scores(
-    arguments: Arguments, boxes: NDArray[Any], scores: NDArray[Any], pairs: Pairs
+    arguments: Arguments, boxes: NDArray[Any], scores: NDArray[Any], pairs: Pairs, rounding: float
 ) -> NDArray[np.floating] | None:
     """Return the scores that soft-NMS gives pairs of a box and a class in this order, or None if it may not be theirs.
 
     When a pair is taken, no other has a higher score, after the decay by those that were taken before.
     """
-    rounding = _rounding(torch.from_numpy(scores), MAX_DECAYED)
     scores, waiting = scores.copy(), scores > arguments["score_threshold"]
     lowest = -np.inf  # soft-NMS keeps the best pair whatever its score
     decayed = np.zeros(len(pairs[0]), scores.dtype)

@@ -15,17 +15,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import mmort
+from mmort.onnx.verify.values import Tolerances
 
-if TYPE_CHECKING:
-    from mmort.onnx.verify.values import Tolerances
-
-MAX_ROUNDING = 1e-3
+MAX_ROUNDING = Tolerances.rtol
 """Difference up to which overlaps are equal and, as a share of the largest score, scores: the comparison's own."""
 
 Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -52,8 +50,7 @@ class Candidates:
     @cached_property
     def dets(self) -> NDArray[Any]:
         """Boxes with scores, (P, 5)."""
-        boxes = self.boxes[self.pairs] if self.boxes.ndim == 3 else self.boxes[self.pairs[0]]
-        return np.column_stack([boxes, self.scores[self.pairs]])
+        return np.column_stack([boxes_of(self.boxes, self.pairs), self.scores[self.pairs]])
 
     def may_be(self, kept: NDArray[np.int64], tolerances: Tolerances) -> bool:
         """Return whether the suppression keeps these pairs, in any order, for some order of equal scores."""
@@ -98,7 +95,7 @@ def kept_scores(
 
     def overlaps(second: tuple[NDArray[np.int64], ...]) -> NDArray[Any]:
         """Return how far the pairs that are kept overlap others [K, P]; -1 if they do not compete."""
-        first, second_boxes = (boxes[each] if boxes.ndim == 3 else boxes[each[0]] for each in (pairs, second))
+        first, second_boxes = boxes_of(boxes, pairs), boxes_of(boxes, second)
         competing = arguments["class_agnostic"] | (pairs[1][:, None] == second[1])
         overlap: NDArray[Any] = np.where(competing, mmort.box_iou(first, second_boxes, offset=arguments["offset"]), -1)
         return overlap
@@ -111,6 +108,11 @@ def kept_scores(
     suppressed = overlaps(rejected_pairs) > threshold - MAX_ROUNDING
     explained = (suppressed & (of_kept[:, None] >= scores[rejected_pairs] - rounding)).any(0).all()
     return of_kept if explained else None
+
+
+def boxes_of(boxes: Any, pairs: tuple[Any, ...]) -> Any:
+    """Return the boxes of pairs, of an array or a tensor (N, 4), or (N, C, 4) if each class has its own."""
+    return boxes[pairs] if boxes.ndim == 3 else boxes[pairs[0]]
 
 
 def at_limit(scores: NDArray[Any], expected_scores: NDArray[Any], matches: NDArray[np.int64], tolerance: float) -> int:

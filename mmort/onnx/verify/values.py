@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmort.onnx.verify.ties import Candidates
+if TYPE_CHECKING:
+    from mmort.onnx.verify.ties import Candidates
 
 
 @dataclass(frozen=True)
