@@ -57,7 +57,7 @@ def test_numpy_gives_what_the_oracle_gives(case):
 
 @pytest.mark.parametrize("case", EXISTING, ids=str)
 def test_the_same_bits_everywhere(case):
-    """ONNX Runtime, arrays of another layout, and float16, which is computed in float32.
+    """ONNX Runtime, arrays of another layout, float64, and float16, which is computed in float32.
 
     The arrays of the cases are read-only already.
     """
@@ -68,6 +68,8 @@ def test_the_same_bits_everywhere(case):
     for layout in (scattered, channels_last):
         assert_same(run(case, tuple(map(layout, case.arrays))), results, f"{case} in {layout.__name__} memory")
     if str(case) in FLOATING:
+        doubles = cast(case.arrays, np.float64)
+        assert_same(run(case, tuple(map(scattered, doubles))), run(case, doubles), f"{case} in scattered float64")
         halves = cast(case.arrays, np.float16)
         wanted = cast(run(case, cast(halves, np.float32)), np.float16)
         assert_same(run(case, halves), wanted, f"{case} in float16")

@@ -42,6 +42,8 @@ def open_session(
     require_model_name(path)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # errors are raised anyway, and warnings do not concern the results
+    # Threads that wait by spinning take time from torch, which runs in turn with the file.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         for library in libraries:
             if os.path.exists(library) and not os.path.isfile(library):

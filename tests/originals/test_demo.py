@@ -1,4 +1,4 @@
-"""``mmort demo --texts``, with its export: the file finds what MMDetection finds of the words that it is asked for."""
+"""``mmort demo --texts``, with its export: the file finds what MMDetection found of the words that it is asked for."""
 
 from mmort import Predictor, demo
 from mmort.demo import story
