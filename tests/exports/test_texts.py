@@ -6,7 +6,6 @@
 import json
 
 import numpy as np
-import pytest
 import torch
 
 import mmort
