@@ -1,4 +1,4 @@
-"""Padding of an image before the network's own."""
+"""Padding of an image by its test pipeline; `Preprocessing` then pads with zeros, to what the network takes."""
 
 from __future__ import annotations
 

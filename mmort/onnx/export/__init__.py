@@ -145,7 +145,8 @@ def translation_table(
     """Return the ``custom_translation_table`` with which ``torch.onnx.export`` exports mmort's operators.
 
     The table holds mmort's torch operators, the given ones, and those of torch's own that its exporter has no
-    translation for, or a wrong one.  The latter become standard ONNX operators; `mmort.onnx.export.aten` lists them.
+    translation for, or a wrong one.  The latter become standard ONNX operators, which
+    `mmort.onnx.export.translations` lists.
 
     Parameters
     ----------

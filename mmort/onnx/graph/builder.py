@@ -1,8 +1,8 @@
 """Writing ONNX nodes as if they were Python: a call adds a node, and its result can be used in arithmetic.
 
 ``op.Relu(x)`` adds a node, methods in lower case (``op.size(x, 0)``) add common combinations.  The portable definitions
-are written with a `FunctionBuilder`; `mmort.onnx.export.aten` has a builder that adds nodes to what torch exports, so
-that both share their definitions.
+are written with a `FunctionBuilder`; `mmort.onnx.export.translations` has a builder that adds nodes to what torch
+exports, so that both share their definitions.
 """
 
 from __future__ import annotations
