@@ -15,7 +15,7 @@ import time
 import torch
 
 import mmort
-from mmort.mmcv.extension import functions
+from mmort.mmcv.ext_module import functions
 
 ROUNDS = 7
 

@@ -24,7 +24,7 @@ from mmort.configs.budget import (
     check_key,
 )
 from mmort.configs.errors import ConfigError, excerpt
-from mmort.configs.values import ConfigDict, Imported
+from mmort.configs.value_types import ConfigDict, Imported
 
 
 def _new_dict(pairs: Any = (), /, **entries: Any) -> dict[Any, Any]:

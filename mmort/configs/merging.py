@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mmort.configs.errors import ConfigError
-from mmort.configs.values import Imported
+from mmort.configs.value_types import Imported
 
 
 def merge(new: Any, old: Any, source: str, *, into_lists: bool = False) -> Any:

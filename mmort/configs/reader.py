@@ -17,7 +17,7 @@ from mmort.configs.errors import ConfigError
 from mmort.configs.merging import add_scope, merge, plain, unshared
 from mmort.configs.overrides import nested, parse_options
 from mmort.configs.statements import ImportingProgram, Program, assigns_base, imports_bases
-from mmort.configs.values import ConfigDict
+from mmort.configs.value_types import ConfigDict
 
 MAX_INHERITANCE = 20  # configs in a chain of bases
 

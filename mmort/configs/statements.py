@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 from mmort.configs.budget import Budget
 from mmort.configs.errors import excerpt
 from mmort.configs.expressions import Evaluator
-from mmort.configs.values import Imported
+from mmort.configs.value_types import Imported
 
 
 class Program(Evaluator):

@@ -11,7 +11,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from types import ModuleType
 
-from mmort.mmcv import extension
+from mmort.mmcv import ext_module
 
 NAME = "mmcv._ext"
 
@@ -27,7 +27,7 @@ class Finder(MetaPathFinder, Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Fill the module with functions."""
-        vars(module).update(extension.functions())
+        vars(module).update(ext_module.functions())
 
 
 def install() -> bool:

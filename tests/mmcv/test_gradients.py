@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from mmort.mmcv import extension
+from mmort.mmcv import ext_module
 
-EXT = SimpleNamespace(**extension.functions())
+EXT = SimpleNamespace(**ext_module.functions())
 
 
 def numbers(*shape, low=-1.0, high=1.0):

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import mmort.mmcv
-from mmort.mmcv import extension
+from mmort.mmcv import ext_module
 
 NAMES = """
 active_rotated_filter_backward active_rotated_filter_forward assign_score_withk_backward assign_score_withk_forward
@@ -39,15 +39,15 @@ tin_shift_forward upfirdn2d
 
 
 def test_every_name_exists_once():
-    assert sorted([*extension.IMPLEMENTED, *extension.NOT_IMPLEMENTED]) == sorted(NAMES)
-    assert sorted(extension.functions()) == sorted(NAMES)
-    assert all(map(callable, extension.functions().values()))
+    assert sorted([*ext_module.IMPLEMENTED, *ext_module.NOT_IMPLEMENTED]) == sorted(NAMES)
+    assert sorted(ext_module.functions()) == sorted(NAMES)
+    assert all(map(callable, ext_module.functions().values()))
 
 
-@pytest.mark.parametrize("name", extension.NOT_IMPLEMENTED)
+@pytest.mark.parametrize("name", ext_module.NOT_IMPLEMENTED)
 def test_what_is_missing_says_so(name):
     with pytest.raises(NotImplementedError, match=rf"^mmcv\._ext\.{name}: not implemented by mmort; "):
-        extension.functions()[name](1, 2, anything=3)
+        ext_module.functions()[name](1, 2, anything=3)
 
 
 def run(directory, *arguments, files=()):

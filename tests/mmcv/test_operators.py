@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import mmort.torch
-from mmort.mmcv import extension
+from mmort.mmcv import ext_module
 
-EXT = SimpleNamespace(**extension.functions())
+EXT = SimpleNamespace(**ext_module.functions())
 SEED = 20
 
 

@@ -8,9 +8,9 @@ import torch
 from torch.nn import functional
 
 import mmort.torch
-from mmort.mmcv import extension
+from mmort.mmcv import ext_module
 
-EXT = SimpleNamespace(**extension.functions())
+EXT = SimpleNamespace(**ext_module.functions())
 
 
 @pytest.fixture(autouse=True)

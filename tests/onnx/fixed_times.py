@@ -2,7 +2,7 @@
 
 from mmort.onnx.accelerate import pipeline
 from mmort.onnx.accelerate.measuring import measure
-from mmort.onnx.graph.matching import PREFIX
+from mmort.onnx.graph.patterns import PREFIX
 
 
 def set_seconds(monkeypatch, before, after, elsewhere=0):

@@ -15,7 +15,7 @@ import mmort.ort
 from mmort import demo
 from mmort.onnx import Coverage, make_portable, upgrade
 from mmort.onnx.graph.inspection import every_node
-from mmort.onnx.portable.definitions import DEFINITIONS, attention, windows
+from mmort.onnx.portable.definitions import DEFINITIONS, attention, roi_matrices
 from tests import compare, front_ends, old_export
 from tests.operators import cases
 from tests.operators.families import multiclass, nms
@@ -123,7 +123,7 @@ def test_attention_takes_queries_in_pieces(monkeypatch):
 
 def test_regions_as_windows(monkeypatch):
     """The maps and regions of large detectors are pooled so."""
-    monkeypatch.setattr(windows, "REGION_COST", 0.0)
+    monkeypatch.setattr(roi_matrices, "REGION_COST", 0.0)
     selected = [case for case in defined("roi_align") if case.attributes.get("pool_mode") != "max"]
     assert differing("roi_align", selected, stock_session) == []
     (many,) = [case for case in selected if case.name == "many"]

@@ -10,10 +10,10 @@ import onnxruntime
 import pytest
 
 import mmort.onnx
-from mmort.onnx.graph.matching import name_nodes, name_of
+from mmort.onnx.graph.patterns import name_nodes, name_of
 from mmort.onnx.quantize.calibration import Sample, ranges
+from mmort.onnx.quantize.costs import detection_loss, layer_errors, layers_to_leave
 from mmort.onnx.quantize.folding import fold_normalizations
-from mmort.onnx.quantize.losses import detection_loss, layer_errors, layers_to_leave
 from mmort.onnx.quantize.quantized_nodes import quantized_nodes, silu_inputs
 from mmort.predict import Preprocessing
 from tests.cli.running import misused, refused, run

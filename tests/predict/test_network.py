@@ -11,7 +11,7 @@ import pytest
 from mmort import Predictor
 from mmort.demo import IMAGES, MODEL
 from mmort.predict import FixedSizeWarning, MaskFormat, OnnxNetwork, OpenVinoNetwork, Preprocessing
-from mmort.predict.engines import binding
+from mmort.predict.engines import io_binding
 from tests.predict import tiny_detector
 from tests.predict.tiny_detector import METADATA, PREPROCESSING
 
@@ -56,7 +56,7 @@ def test_img_shape_is_passed(tmp_path, img_shape):
 @pytest.mark.parametrize("devices", [{}, {"CPUExecutionProvider": "cpu"}], ids=["arrays", "buffers"])
 def test_io_binding_changes_nothing(monkeypatch, devices):
     """Neither with the arrays' own memory, as on the CPU, nor with buffers, as on a GPU, which are used again."""
-    monkeypatch.setattr(binding, "_DEVICES", devices)
+    monkeypatch.setattr(io_binding, "_DEVICES", devices)
     plain, bound = OnnxNetwork(MODEL, threads=1), OnnxNetwork(MODEL, threads=1, io_binding=True)
     pictures = [plain.preprocessing(path) for path in IMAGES]
     first, several = plain.preprocessing.batch(pictures[:1]), plain.preprocessing.batch(pictures[1:])

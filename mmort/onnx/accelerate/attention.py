@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from mmort.onnx.accelerate.rules import BILINEAR, ZEROS, Sampling, sampling_of
 from mmort.onnx.accelerate.runs import Runs, run_of
-from mmort.onnx.graph.matching import Replacement, array, axes_of, climb, constant, integer, name_of, only_user
+from mmort.onnx.graph.patterns import Replacement, array, axes_of, climb, constant, integer, name_of, only_user
 
 Number: TypeAlias = "int | ir.Value"
 """A number that the file fixes, or one that it computes, of shape (1,)."""

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from mmort.onnx.accelerate.runs import Runs
-from mmort.onnx.graph.matching import Replacement, array, climb, constant, integer
+from mmort.onnx.graph.patterns import Replacement, array, climb, constant, integer
 
 
 class _Selection(NamedTuple):

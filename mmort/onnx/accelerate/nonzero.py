@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from mmort.onnx.accelerate.runs import Runs, run_of
-from mmort.onnx.graph.matching import Replacement, array, opset_of
+from mmort.onnx.graph.patterns import Replacement, array, opset_of
 
 MIN_SIZE = 100_000
 """ONNX Runtime searches a smaller matrix in less than half a millisecond."""

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from mmort.onnx.accelerate.rules import BILINEAR, ZEROS, sampling_of
 from mmort.onnx.accelerate.runs import Runs, run_of
-from mmort.onnx.graph.matching import Replacement, array, axes_of, climb, integer, name_of, opset_of
+from mmort.onnx.graph.patterns import Replacement, array, axes_of, climb, integer, name_of, opset_of
 
 MIN_OPSET = 11
 """The first opset with Range."""

@@ -22,7 +22,7 @@ from mmort.onnx.accelerate.report import Acceleration, Left, Replaced
 from mmort.onnx.accelerate.row_order import are_reordered
 from mmort.onnx.accelerate.runs import Runs
 from mmort.onnx.graph import files, inspection
-from mmort.onnx.graph.matching import NotReplaceableError, Replacement, name_nodes, name_of, replace
+from mmort.onnx.graph.patterns import NotReplaceableError, Replacement, name_nodes, name_of, replace
 from mmort.onnx.verify import verify
 from mmort.onnx.verify.command import check_stated_sizes, random_inputs
 from mmort.onnx.verify.report import VerificationError

@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from mmort.onnx.accelerate.runs import Run, Runs, run_of
-from mmort.onnx.graph.matching import (
+from mmort.onnx.graph.patterns import (
     NotReplaceableError,
     Replacement,
     array,

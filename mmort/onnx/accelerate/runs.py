@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import onnx_ir as ir
 
-from mmort.onnx.graph.matching import name_of
+from mmort.onnx.graph.patterns import name_of
 
 
 class Run(NamedTuple):

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from mmort.onnx.accelerate.runs import Runs, run_of
-from mmort.onnx.graph.matching import Replacement, array, axes_of, climb, constant, integer, name_of, text
+from mmort.onnx.graph.patterns import Replacement, array, axes_of, climb, constant, integer, name_of, text
 
 
 class _Writing(NamedTuple):

@@ -9,7 +9,7 @@ import onnx.inliner
 from mmort import schemas
 from mmort.onnx.graph import files, inspection, optional_inputs, structure
 from mmort.onnx.graph.builder import NotCoveredError
-from mmort.onnx.portable import functions
+from mmort.onnx.portable import model_functions
 from mmort.onnx.portable.coverage import Coverage
 from mmort.onnx.portable.definitions import MIN_OPSET
 from mmort.onnx.portable.forms import FORMS, Form
@@ -50,11 +50,11 @@ def first_obstacle(model: onnx.ModelProto) -> str | None:
     Defaults of attributes are written into the model's nodes.
     """
     opset = max(inspection.opset_of(model) or MIN_OPSET, MIN_OPSET)
-    definitions = functions.Definitions()
+    definitions = model_functions.Definitions()
     for operator, nodes in _groups(model).items():
         for node in nodes:
             try:
-                functions.of(operator, node, opset, definitions=definitions)
+                model_functions.of(operator, node, opset, definitions=definitions)
             except (NotCoveredError, ValueError) as reason:
                 return str(reason)
     return None
@@ -85,9 +85,9 @@ def _add_functions(model: onnx.ModelProto, opset: int, form: Form) -> list[Cover
         if (operator.domain, operator.type) not in present:
             try:
                 if form == "functions":
-                    model.functions.append(functions.shared(operator, nodes, opset))
+                    model.functions.append(model_functions.shared(operator, nodes, opset))
                 else:
-                    model.functions.extend(functions.own(operator, nodes, opset))
+                    model.functions.extend(model_functions.own(operator, nodes, opset))
             except NotCoveredError as reason:
                 missing = str(reason)
         names = tuple(node.name or ", ".join(node.output) for node in nodes)

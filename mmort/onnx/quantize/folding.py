@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from mmort.onnx.graph.matching import Replacement, climb, constant, name_of, number, only_user, replace
+from mmort.onnx.graph.patterns import Replacement, climb, constant, name_of, number, only_user, replace
 
 
 def fold_normalizations(model: ir.Model) -> None:

@@ -14,10 +14,9 @@ from onnx_ir.passes.common import IdentityEliminationPass, LiftConstantsToInitia
 
 from mmort.onnx.accelerate.pipeline import load
 from mmort.onnx.graph import files, inspection
-from mmort.onnx.graph.matching import constant, name_of
+from mmort.onnx.graph.patterns import constant, name_of
 from mmort.onnx.quantize.calibration import Sample, ranges
-from mmort.onnx.quantize.folding import fold_normalizations
-from mmort.onnx.quantize.losses import (
+from mmort.onnx.quantize.costs import (
     detect,
     detection_loss,
     has_detections,
@@ -25,6 +24,7 @@ from mmort.onnx.quantize.losses import (
     layers_to_leave,
     worst_first,
 )
+from mmort.onnx.quantize.folding import fold_normalizations
 from mmort.onnx.quantize.products import Product, products, quantize_products
 from mmort.onnx.quantize.quantized_nodes import (
     LAYERS,

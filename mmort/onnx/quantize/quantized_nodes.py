@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from mmort.onnx.graph.matching import constant, integer, name_of, number
+from mmort.onnx.graph.patterns import constant, integer, name_of, number
 
 LAYERS = {"Conv", "Gemm"}
 """Layers that compute with integers, if their weights are constant.  Products of transformers are chosen apart."""

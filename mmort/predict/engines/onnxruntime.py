@@ -15,7 +15,7 @@ import mmort.ort
 from mmort._files.inputs import is_checkpoint, refuse_address
 from mmort.configs.captions import Prompt
 from mmort.ops.threads import get_num_threads
-from mmort.predict.engines.binding import BoundSession
+from mmort.predict.engines.io_binding import BoundSession
 from mmort.predict.engines.splitting import SplitSession, split_session
 from mmort.predict.mask_format import MaskFormat
 from mmort.predict.metadata import read_metadata

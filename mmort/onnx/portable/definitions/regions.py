@@ -12,8 +12,14 @@ from typing import Any
 import onnx
 
 from mmort.onnx.graph.builder import FLOAT, INT64, FunctionBuilder, NotCoveredError, Reference, Value
-from mmort.onnx.portable.definitions import windows
-from mmort.onnx.portable.definitions.pixels import clamped_pixels, on_map, sample_pixels, sample_positions, stacked
+from mmort.onnx.portable.definitions import roi_matrices
+from mmort.onnx.portable.definitions.pixel_sampling import (
+    clamped_pixels,
+    on_map,
+    sample_pixels,
+    sample_positions,
+    stacked,
+)
 
 NOWHERE = [-1e6, -1e6, -999_999.0, -999_999.0]
 """A small region outside every map."""
@@ -49,13 +55,13 @@ def roi_align(op: FunctionBuilder, input: Value, rois: Value, *, attributes: Map
 
         if op.inlined:  # OpenVINO would compile a product for each size of window, and GPUs have a fast RoiAlign
             return by_onnx(op)[0]
-        y, x = windows.axes_of(op, corners, bool(attributes["aligned"]), ratio)
-        is_faster = windows.are_faster(op, input, y, x)
+        y, x = roi_matrices.axes_of(op, corners, bool(attributes["aligned"]), ratio)
+        is_faster = roi_matrices.are_faster(op, input, y, x)
         # Not in the branch: here ONNX Runtime transposes a map once for all nodes that pool from it.
         channels_last = op.Transpose(input, perm=[0, 2, 3, 1])
 
         def by_windows(op: FunctionBuilder) -> tuple[Value, ...]:
-            return (windows.average(op, channels_last, images, y, x),)
+            return (roi_matrices.average(op, channels_last, images, y, x),)
 
         return op.choose(is_faster, by_windows, by_onnx, [(FLOAT, [None] * 4)])[0]
     finer = {name: attributes[name] * ratio for name in ("output_height", "output_width")}

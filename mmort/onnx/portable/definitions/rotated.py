@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mmort.onnx.graph.builder import FLOAT, FunctionBuilder, Value
-from mmort.onnx.portable.definitions.pixels import (
+from mmort.onnx.portable.definitions.pixel_sampling import (
     bordered,
     clamped_pixels,
     on_map,

@@ -17,10 +17,10 @@ from mmort.mmcv import (
     points,
     pooling,
     regions,
+    sequences,
     suppression,
-    text,
+    text_instances,
     upsampling,
-    video,
 )
 
 IMPLEMENTED: dict[str, Callable[..., Any]] = {
@@ -36,9 +36,9 @@ IMPLEMENTED: dict[str, Callable[..., Any]] = {
         pooling,
         regions,
         suppression,
-        text,
+        text_instances,
         upsampling,
-        video,
+        sequences,
     )
     for name in module.__all__
 }

@@ -10,7 +10,7 @@ import math
 from typing import NamedTuple
 
 from mmort.onnx.graph.builder import FLOAT, INT64, FunctionBuilder, Value
-from mmort.onnx.portable.definitions.pixels import clamped_pixels, on_axis, sample_positions
+from mmort.onnx.portable.definitions.pixel_sampling import clamped_pixels, on_axis, sample_positions
 
 MAX_SAMPLES = 64.0
 """Of a bin along an axis: all regions get room for as many as the largest one has."""

@@ -15,7 +15,7 @@ class ConfigDict(dict[Any, Any]):
 
     Examples
     --------
-    >>> from mmort.configs.values import ConfigDict
+    >>> from mmort.configs.value_types import ConfigDict
     >>> model = ConfigDict({"head": {"classes": 80, "channels": 256}})
     >>> model.update({"head": {"classes": 10}})
     >>> model
