@@ -35,10 +35,10 @@ IMPLEMENTED: dict[str, Callable[..., Any]] = {
         points,
         pooling,
         regions,
+        sequences,
         suppression,
         text_instances,
         upsampling,
-        sequences,
     )
     for name in module.__all__
 }

@@ -1,6 +1,6 @@
 """Files of detectors of what words describe, by the command: words are constants, and the classes of the file.
 
-`.ci/run exports` runs this; the suite does not, as an export takes most of a minute.
+`.ci/run exports` runs this; the suite does not, as an export takes more than half a minute.
 """
 
 import json

@@ -273,3 +273,4 @@ _WRITERS: dict[Callable[..., Any], Callable[..., Any]] = {
     _aten.median.dim: _median,
     _aten._adaptive_avg_pool2d.default: _adaptive_avg_pool2d,
 }
+"""For each of torch's operators (overloads), what writes it with a builder."""
