@@ -1,6 +1,6 @@
 /* bridge.h - what the files of the ONNX Runtime library share.
  *
- * None of them depends on a particular operator: attributes.c reads a node's attributes, bridge.c runs it, inference.c
+ * None of them depends on a particular operator: attributes.c reads a node's attributes, node.c runs it, inference.c
  * infers the shapes of its outputs, and registry.c registers all rows.  The library links to neither ONNX Runtime nor
  * Python; it calls ONNX Runtime through the OrtApiBase that RegisterCustomOps gets. */
 #ifndef MMORT_BRIDGE_H
@@ -35,7 +35,7 @@ static inline int succeeded(const OrtApi *api, OrtStatus *status) {
 /* attributes.c: reads a node's attributes into the kernel's. */
 OrtStatus *mmk_read_attributes(const Op *op, const OrtKernelInfo *info, mmk_attribute *attributes);
 
-/* bridge.c: the functions of a node. */
+/* node.c: the functions of a node. */
 OrtStatus *ORT_CALL mmk_create_node(const OrtCustomOp *custom, const OrtApi *api, const OrtKernelInfo *info,
                                     void **out);
 OrtStatus *ORT_CALL mmk_compute_node(void *kernel, OrtKernelContext *context);

@@ -13,7 +13,7 @@
  * Another thread may write the inputs during the call.  So a value that decides about addresses is read once, or its
  * input is `copied` in the row (operators.h): prepare and run then see the same values.
  *
- * A front end (numpy_api.pyx for numpy, bridge.c for ONNX Runtime) fills in the inputs and attributes, calls prepare,
+ * A front end (numpy_api.pyx for numpy, node.c for ONNX Runtime) fills in the inputs and attributes, calls prepare,
  * allocates, has mmk_run run one phase after another, and returns the outputs.  So every check, default and formula is
  * written once, and the front ends cannot disagree.  Nothing here depends on Python or ONNX Runtime. */
 #ifndef MMK_H

@@ -36,8 +36,14 @@ typedef struct OrtValue OrtValue;
 enum { ORT_FAIL = 1, ORT_INVALID_ARGUMENT = 2, ORT_NOT_IMPLEMENTED = 9 };
 enum { ORT_OP_ATTR_INT = 1 };
 enum { INPUT_OUTPUT_REQUIRED = 0, INPUT_OUTPUT_OPTIONAL = 1 };
-/* For programs: the version of the API that has all slots below but those marked 17 or 24. */
-enum { ORT_API_VERSION = 16 };
+/* Versions of the API: 16 is ONNX Runtime 1.16's. */
+enum {
+    ORT_API_MIN = 16,               /* the oldest supported, with all slots below but those marked 17 or 24 */
+    ORT_API_WITH_PARALLEL_FOR = 17, /* the first with KernelContext_ParallelFor */
+    ORT_API_WITH_REFERENCE = 24,    /* the first with GetTensorElementTypeAndShapeDataReference */
+    ORT_API_MAX = 24,               /* the newest that adds a slot below */
+    ORT_CUSTOM_OP_VERSION = 17      /* the fields of OrtCustomOp below */
+};
 enum { ORT_LOGGING_LEVEL_FATAL = 4, OrtArenaAllocator = 1, OrtMemTypeDefault = 0 };
 enum { ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT = 1, ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64 = 7 };
 

@@ -12,12 +12,6 @@
 #define EXPORT __attribute__((visibility("default")))
 #endif
 
-enum {
-    API_MIN = 16,           /* the oldest ONNX Runtime supported (1.16) */
-    API_MAX = 24,           /* the newest that adds a slot used here */
-    CUSTOM_OP_VERSION = 17, /* the fields of OrtCustomOp in ort_abi.h */
-};
-
 static const OperatorRow *row_of(const OrtCustomOp *custom) { return ((const Op *)custom)->row; }
 
 static size_t count(const Formal *formals) {
@@ -67,7 +61,7 @@ static Op make_op(const OperatorRow *row, const OrtApi *api, int runtime) {
                 .kernel = mmk_find_kernel(row->kernel),
                 .runtime = runtime,
                 /* CreateKernel and KernelCompute stay NULL: 1.16 takes the V2 pair only then. */
-                .ort = {.version = (uint32_t)(runtime < CUSTOM_OP_VERSION ? runtime : CUSTOM_OP_VERSION),
+                .ort = {.version = (uint32_t)(runtime < ORT_CUSTOM_OP_VERSION ? runtime : ORT_CUSTOM_OP_VERSION),
                         .GetName = get_name,
                         .GetExecutionProviderType = get_provider,
                         .GetInputType = get_input_type,
@@ -155,12 +149,12 @@ EXPORT OrtStatus *ORT_CALL RegisterCustomOps(OrtSessionOptions *options, const O
     static atomic_flag lock = ATOMIC_FLAG_INIT;
     /* GetApi returns NULL and prints a line on stderr for a version that is too new, so look at the version first. */
     int runtime = 0;
-    if (sscanf(base->GetVersionString(), "%*d.%d", &runtime) != 1) runtime = API_MIN;
-    const OrtApi *api = base->GetApi((uint32_t)(runtime < API_MAX ? runtime : API_MAX));
+    if (sscanf(base->GetVersionString(), "%*d.%d", &runtime) != 1) runtime = ORT_API_MIN;
+    const OrtApi *api = base->GetApi((uint32_t)(runtime < ORT_API_MAX ? runtime : ORT_API_MAX));
     if (!api) return NULL; /* without an API no status can be made */
-    if (runtime < API_MIN) {
+    if (runtime < ORT_API_MIN) {
         char text[NAME_SIZE];
-        snprintf(text, sizeof text, MMK_LIBRARY ": ONNX Runtime 1.%d or newer is required, got %s", API_MIN,
+        snprintf(text, sizeof text, MMK_LIBRARY ": ONNX Runtime 1.%d or newer is required, got %s", ORT_API_MIN,
                  base->GetVersionString());
         return api->CreateStatus(ORT_NOT_IMPLEMENTED, text);
     }

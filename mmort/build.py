@@ -36,7 +36,7 @@ _STABLE_ABI = (
 )
 _EXPORTS = ["RegisterCustomOps", "mmort_describe"]
 _ARCHIVED = ["check.c", "rows.c", "run.c", "shapes.c"]  # what the kernels and both front ends call
-_BRIDGE = ["attributes.c", "bridge.c", "inference.c", "registry.c"]
+_BRIDGE = ["attributes.c", "inference.c", "node.c", "registry.c"]
 
 
 def get_include() -> str:

@@ -48,7 +48,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "%s\n", dlerror());
         return 1;
     }
-    api = get_base()->GetApi(ORT_API_VERSION);
+    api = get_base()->GetApi(ORT_API_MIN);
 
     OrtEnv *environment;
     OrtSessionOptions *options;

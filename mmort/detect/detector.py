@@ -13,7 +13,7 @@ from mmort.configs.captions import Prompt
 from mmort.configs.layout import DetectorConfig
 from mmort.detect.entries import Parts, Schema, default, part
 from mmort.predict import MaskFormat, Preprocessing
-from mmort.predict.test_pipeline import settings_of
+from mmort.predict.pipeline_settings import settings_of
 
 if TYPE_CHECKING:
     from mmort.detect.parts.bert import TextEncoder

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mmort.configs.layout import DetectorConfig
 from mmort.images import Image, ResizeBackend, as_image, look_up, resize
 from mmort.images.resampling import Interpolation
-from mmort.predict import test_pipeline
+from mmort.predict import pipeline_settings
 from mmort.predict.padding import Padding, multiple, positive_size
 
 Rounding = Literal["nearest", "down", "truncate"]
@@ -212,7 +212,7 @@ class Preprocessing:
             If the config has no test pipeline, or a step that is not supported; the message names it.
         """
         try:
-            settings = cls(**test_pipeline.settings_of(DetectorConfig(config)))
+            settings = cls(**pipeline_settings.settings_of(DetectorConfig(config)))
             if settings.size is not None and settings.size[0] * settings.size[1] > MAX_RESIZED_PIXELS:
                 raise ValueError(
                     f"preprocessing: the config's test pipeline must resize to at most {MAX_RESIZED_PIXELS} pixels, "

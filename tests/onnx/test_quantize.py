@@ -12,9 +12,9 @@ import pytest
 import mmort.onnx
 from mmort.onnx.graph.patterns import name_nodes, name_of
 from mmort.onnx.quantize.calibration import Sample, ranges
-from mmort.onnx.quantize.costs import detection_loss, layer_errors, layers_to_leave
+from mmort.onnx.quantize.choice import layers_to_leave, quantized_nodes, silu_inputs
+from mmort.onnx.quantize.costs import detection_loss, layer_errors
 from mmort.onnx.quantize.folding import fold_normalizations
-from mmort.onnx.quantize.quantized_nodes import quantized_nodes, silu_inputs
 from mmort.predict import Preprocessing
 from tests.cli.running import misused, refused, run
 from tests.front_ends import make_session

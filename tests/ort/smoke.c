@@ -98,7 +98,7 @@ int main(int argc, char **argv) {
     const OrtApiBase *(*get_base)(void);
     *(void **)&get_base = dlsym(runtime, "OrtGetApiBase");
     expect(get_base != NULL, "it has OrtGetApiBase");
-    api = get_base()->GetApi(ORT_API_VERSION);
+    api = get_base()->GetApi(ORT_API_MIN);
     expect(api != NULL, get_base()->GetVersionString());
 
     OrtEnv *environment;

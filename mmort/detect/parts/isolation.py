@@ -13,7 +13,7 @@ from mmort.detect.entries import Parts
 from mmort.detect.parts.positions import image_cells
 from mmort.detect.parts.queries import QueryDetector
 from mmort.predict import Preprocessing
-from mmort.predict.test_pipeline import settings_of
+from mmort.predict.pipeline_settings import settings_of
 
 
 class SingleMapDetector(QueryDetector):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -110,11 +110,6 @@ def layer_errors(
     )
 
 
-def worst_first(errors: Mapping[str, float]) -> list[str]:
-    """Return the names of layers in the order of their errors, the largest first."""
-    return sorted(errors, key=errors.__getitem__, reverse=True)
-
-
 def _append_error(
     graph: onnx.GraphProto,
     node: onnx.NodeProto,
@@ -152,25 +147,6 @@ def _append_error(
             make("Concat", [f"{name}/first", f"{name}/second"], [name], axis=0),
         ]
     )
-
-
-def layers_to_leave(
-    rank: Callable[[], Sequence[str]], loss: Callable[[Collection[str]], float], limit: float
-) -> tuple[set[str], float]:
-    """Return the fewest layers without whose integers the loss is within a limit, and that loss.
-
-    They are the first ones of a rank, which is asked for if all integers together lose too much.
-    """
-    enough = loss(())
-    if enough <= limit:
-        return set(), enough
-    ranked, enough = rank(), 0.0
-    low, high = 0, len(ranked)
-    while high - low > 1:
-        middle = (low + high) // 2
-        current = loss(ranked[:middle])
-        low, high, enough = (low, middle, current) if current <= limit else (middle, high, enough)
-    return set(ranked[:high]), enough
 
 
 def _similarities(

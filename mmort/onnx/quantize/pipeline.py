@@ -7,7 +7,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
-import onnx.helper
 import onnx_ir as ir
 from numpy.typing import NDArray
 from onnx_ir.passes.common import IdentityEliminationPass, LiftConstantsToInitializersPass, RemoveUnusedNodesPass
@@ -16,26 +15,22 @@ from mmort.onnx.accelerate.pipeline import load
 from mmort.onnx.graph import files, inspection
 from mmort.onnx.graph.patterns import constant, name_of
 from mmort.onnx.quantize.calibration import Sample, ranges
-from mmort.onnx.quantize.costs import (
-    detect,
-    detection_loss,
-    has_detections,
-    layer_errors,
-    layers_to_leave,
-    worst_first,
-)
-from mmort.onnx.quantize.folding import fold_normalizations
-from mmort.onnx.quantize.products import Product, products, quantize_products
-from mmort.onnx.quantize.quantized_nodes import (
+from mmort.onnx.quantize.choice import (
     LAYERS,
     SILU_ENDS,
     features,
     float_weights,
+    layers_to_leave,
     output_axis,
     quantized_nodes,
     reasons,
     silu_inputs,
+    worst_first,
 )
+from mmort.onnx.quantize.convolutions import with_integers
+from mmort.onnx.quantize.costs import detect, detection_loss, has_detections, layer_errors
+from mmort.onnx.quantize.folding import fold_normalizations
+from mmort.onnx.quantize.products import Product, products, quantize_products
 from mmort.onnx.quantize.report import Quantization
 
 Bounds: TypeAlias = dict[str, NDArray[np.float32]]
@@ -147,36 +142,8 @@ def _quantized(
     model: onnx.ModelProto, nodes: Sequence[ir.Node], chosen: Sequence[Product], bounds: Bounds
 ) -> onnx.ModelProto:
     """Return the model with these nodes and products between DequantizeLinear and QuantizeLinear."""
-    result = ir.from_proto(_with_quantized_nodes(model, nodes, bounds) if nodes else model)
+    result = ir.from_proto(with_integers(model, nodes, bounds) if nodes else model)
     quantize_products(result, chosen, bounds)
     result.graph.sort()  # the quantizer appends its nodes
     RemoveUnusedNodesPass()(result)
     return ir.to_proto(result)
-
-
-def _with_quantized_nodes(model: onnx.ModelProto, nodes: Sequence[ir.Node], bounds: Bounds) -> onnx.ModelProto:
-    """Return the model with these nodes between DequantizeLinear and QuantizeLinear."""
-    from onnxruntime.quantization import CalibrationMethod, QuantType
-    from onnxruntime.quantization.calibrate import TensorsData
-    from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
-
-    copy = onnx.ModelProto()  # the quantizer changes its model
-    copy.CopyFrom(model)
-    known = {info.name for info in (*copy.graph.value_info, *copy.graph.input, *copy.graph.output)}
-    copy.graph.value_info.extend(  # the quantizer asks for types, which inference does not find behind mmort's nodes
-        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in bounds if name not in known
-    )
-    quantizer = QDQQuantizer(
-        copy,
-        per_channel=True,
-        reduce_range=False,
-        weight_qType=QuantType.QInt8,
-        activation_qType=QuantType.QUInt8,
-        tensors_range=TensorsData(CalibrationMethod.MinMax, {name: tuple(pair) for name, pair in bounds.items()}),
-        nodes_to_quantize=[name_of(node) for node in nodes],
-        nodes_to_exclude=[],
-        op_types_to_quantize=sorted({node.op_type for node in nodes}),
-        extra_options={},
-    )
-    quantizer.quantize_model()
-    return quantizer.model.model

@@ -17,8 +17,8 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from mmort.onnx.graph.patterns import PREFIX, Replacement, constant, name_of, replace
+from mmort.onnx.quantize.choice import MIN_SIDE, before_layers, product_weights
 from mmort.onnx.quantize.integers import rounded_weights, steps
-from mmort.onnx.quantize.quantized_nodes import MIN_SIDE, before_layers, product_weights
 
 
 class Product(NamedTuple):

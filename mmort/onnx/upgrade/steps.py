@@ -1,4 +1,7 @@
-"""The steps of an upgrade, in order.  Each changes a model and yields what it changed."""
+"""The steps of an upgrade, in order.  Each changes a model and yields what it changed.
+
+Old domains and names of attributes are those of the operators' rows, in ``_kernels/operators.c``.
+"""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ LINK = {
     "allocations": ["-fsanitize=address,undefined"],
     "threads": ["-fsanitize=thread"],
 }
-ALLOCATE = ["check.c", "bridge.c", "registry.c"]
+ALLOCATE = ["check.c", "node.c", "registry.c"]
 """The sources that allocate."""
 
 

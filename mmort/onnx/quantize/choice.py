@@ -1,4 +1,6 @@
-"""Which nodes compute with integers: convolutions and hidden fully connected layers, and what lies between them.
+"""Which layers compute with integers, and which stay as they are: by their place in the graph, and by what they cost.
+
+Integers are for convolutions and hidden fully connected layers, and for what lies between them.
 
 A prediction is not quantized: neither the last layer of a branch nor anything after it, such as the decoding of boxes.
 A layer is a last one if none of its results reaches another layer through nodes that keep the form of a feature map, or
@@ -7,7 +9,7 @@ that only bring it into the form of rows for products, all of which round it any
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -54,6 +56,30 @@ def quantized_nodes(graph: ir.Graph, without: Collection[str] = ()) -> list[ir.N
             chosen.append(node)
             known.add(name_of(node))
     return chosen
+
+
+def worst_first(errors: Mapping[str, float]) -> list[str]:
+    """Return the names of layers in the order of their errors, the largest first."""
+    return sorted(errors, key=errors.__getitem__, reverse=True)
+
+
+def layers_to_leave(
+    rank: Callable[[], Sequence[str]], loss: Callable[[Collection[str]], float], limit: float
+) -> tuple[set[str], float]:
+    """Return the fewest layers without whose integers the loss is within a limit, and that loss.
+
+    They are the first ones of a rank, which is asked for if all integers together lose too much.
+    """
+    enough = loss(())
+    if enough <= limit:
+        return set(), enough
+    ranked, enough = rank(), 0.0
+    low, high = 0, len(ranked)
+    while high - low > 1:
+        middle = (low + high) // 2
+        current = loss(ranked[:middle])
+        low, high, enough = (low, middle, current) if current <= limit else (middle, high, enough)
+    return set(ranked[:high]), enough
 
 
 def reasons(graph: ir.Graph, quantized: Collection[str], costly: Collection[str]) -> dict[str, tuple[str, ...]]:

@@ -1,4 +1,5 @@
-/* bridge.c - runs a node: unpacks its inputs, calls the kernel on ONNX Runtime's threads, and packs the outputs. */
+/* node.c - makes, runs and frees a node: unpacks its inputs, calls the kernel on ONNX Runtime's threads, and packs the
+ * outputs. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,10 +87,9 @@ static OrtStatus *copy_type_and_shape(const Op *op, const OrtValue *value, mmk_t
 }
 
 static OrtStatus *get_type_and_shape(const Op *op, const OrtValue *value, mmk_tensor *tensor) {
-    enum { FIRST_WITH_REFERENCE = 24 };
     const int64_t *shape = NULL;
     size_t rank = 0;
-    if (op->runtime < FIRST_WITH_REFERENCE) return copy_type_and_shape(op, value, tensor);
+    if (op->runtime < ORT_API_WITH_REFERENCE) return copy_type_and_shape(op, value, tensor);
     TRY(op->api->GetTensorElementTypeAndShapeDataReference(value, &tensor->type, &shape, &rank));
     return set_shape(op, shape, rank, tensor);
 }
@@ -164,11 +164,11 @@ static OrtStatus *count_threads(Node *node, OrtKernelContext *context) {
 
 /* Sets of how many chunks a loop may be: each has costs of its own, which one thread need not have 64 times. */
 static OrtStatus *set_chunks(Node *node, OrtKernelContext *context, mmk_call *call) {
-    enum { FIRST_WITH_PARALLEL_FOR = 17, MAX_CHUNKS = 64, PER_THREAD = 4 };
+    enum { MAX_CHUNKS = 64, PER_THREAD = 4 };
     double duration = 0;
     call->min_chunk = MIN_CHUNK;
     call->max_chunks = 1;
-    if (node->op->runtime < FIRST_WITH_PARALLEL_FOR) return NULL;
+    if (node->op->runtime < ORT_API_WITH_PARALLEL_FOR) return NULL;
     for (int i = 0; i < call->phases; i++) duration += (double)call->work[i] * call->nanoseconds[i];
     if (duration > LONG_CALL) TRY(count_threads(node, context));
     const int threads = atomic_load(&node->threads); /* 0 before they are counted */
