@@ -13,6 +13,7 @@ from mmort.onnx.accelerate import measuring, pipeline, rules
 from mmort.onnx.accelerate.measuring import is_faster, measure, run_once
 from mmort.onnx.accelerate.report import Left
 from mmort.onnx.accelerate.row_order import are_reordered
+from mmort.onnx.graph import files
 from tests.cli.running import refused, run
 from tests.front_ends import make_session
 from tests.onnx import foreign
@@ -45,7 +46,7 @@ def edited(tmp_path, model, *arrays, rtol=0, atol=0):
     """Replace all that can be, and check that the outputs have the same bits, or are near."""
     path = tmp_path / "model.onnx"
     onnx.save(model, path)
-    named = pipeline.load(path)
+    named = files.load_whole(path)
     runs = run_once(named, arrays)
     result = pipeline.edit(named, runs, pipeline.RULES)
     assert [info.name for info in result.model.graph.output] == [info.name for info in model.graph.output]
@@ -434,7 +435,7 @@ def test_attention_whose_sizes_are_computed_is_one_node(tmp_path, rng, kind):
         )
 
     onnx.save(model, tmp_path / "model.onnx")
-    named, first = pipeline.load(tmp_path / "model.onnx"), arrays(SIZES)
+    named, first = files.load_whole(tmp_path / "model.onnx"), arrays(SIZES)
     result = pipeline.edit(named, run_once(named, first), pipeline.RULES)
     assert ("MultiScaleDeformableAttention" in op_types(result)) is not kind.endswith("gap")
     onnx.save(result.model, tmp_path / "fast.onnx")
@@ -562,7 +563,7 @@ def test_deformable_attention_is_one_node(tmp_path, rng, scale, deployed):
         )
     )
     onnx.save(model, tmp_path / "model.onnx")
-    named = pipeline.load(tmp_path / "model.onnx")
+    named = files.load_whole(tmp_path / "model.onnx")
     runs = run_once(named, arrays)
     result = pipeline.edit(named, runs, pipeline.RULES)
     assert op_types(result)[-1] == "MultiScaleDeformableAttention"
@@ -825,7 +826,7 @@ def test_nothing_is_written_if_the_whole_file_is_not_faster(tmp_path, slow, monk
 def test_times_are_of_the_fastest_run(tmp_path, slow):
     """Whole runs and nodes are counted in the same runs, without the first."""
     with np.load(tmp_path / "inputs.npz") as arrays:
-        ((seconds, runs),) = measure([pipeline.load(slow)], [arrays["b"], arrays["s"]])
+        ((seconds, runs),) = measure([files.load_whole(slow)], [arrays["b"], arrays["s"]])
     assert 0 < runs["NonMaxSuppression_0"].seconds < min(seconds)
 
 

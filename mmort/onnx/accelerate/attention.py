@@ -16,7 +16,17 @@ import onnx_ir as ir
 
 from mmort.onnx.accelerate.rules import BILINEAR, ZEROS, Sampling, sampling_of
 from mmort.onnx.accelerate.runs import Runs, run_of
-from mmort.onnx.graph.patterns import Replacement, array, axes_of, climb, constant, integer, name_of, only_user
+from mmort.onnx.graph.patterns import (
+    Replacement,
+    array,
+    axes_of,
+    climb,
+    constant,
+    integer,
+    integers,
+    name_of,
+    only_user,
+)
 
 Number: TypeAlias = "int | ir.Value"
 """A number that the file fixes, or one that it computes, of shape (1,)."""
@@ -80,7 +90,7 @@ def _output(node: ir.Node) -> ir.Value | None:
     """Return the sum (images * heads, channels, queries) after its transposition to (images, queries, all channels)."""
     reshape = only_user(node.outputs[0], "Reshape")
     transpose = None if reshape is None else only_user(reshape.outputs[0], "Transpose")
-    if transpose is None or _perm(transpose) != [0, 2, 1]:
+    if transpose is None or integers(transpose, "perm", []) != [0, 2, 1]:
         return None
     return transpose.outputs[0]
 
@@ -92,7 +102,7 @@ def _of_deformable_detr(samples: ir.Value | None, weights: ir.Value | None, runs
     if stack is None or weighting is None or integer(stack[1], "axis", 0) not in (-2, 3):
         return None
     levels = [level for value in stack[1].inputs if (level := _level(value, runs)) is not None]
-    if _perm(weighting[1]) != [0, 2, 1, 3, 4] or len(levels) != len(stack[1].inputs):
+    if integers(weighting[1], "perm", []) != [0, 2, 1, 3, 4] or len(levels) != len(stack[1].inputs):
         return None
     sizes, maps = [level.size for level in levels], [level.maps for level in levels]
     whole, grids = levels[0].maps.whole, levels[0].grids
@@ -117,7 +127,7 @@ def _level(value: ir.Value | None, runs: Runs) -> _Level | None:
     size, part, index = _size(maps[0], runs), _part(maps[2].inputs[0]), constant(grid[2].inputs[1])
     if name_of(maps[2]) not in runs or len(run_of(maps[2], runs).shapes[0]) != 4:
         return None  # the heads were not apart from the channels before
-    perms = [_perm(maps[1]), _perm(grid[1])]
+    perms = [integers(maps[1], "perm", []), integers(grid[1], "perm", [])]
     if size is None or part is None or index is None or index.ndim or perms != [[0, 2, 1], [0, 2, 1, 3, 4]]:
         return None
     grids = grid[2].inputs[0]
@@ -152,16 +162,11 @@ def _of_rt_detr(samples: ir.Value | None, weights: ir.Value | None, runs: Runs) 
         grids, [points * (1 + index) for index in range(len(grids))], (-2, 2)
     ):
         return None
-    perms = [_perm(of_maps[1]), _perm(of_grids[1]), _perm(weighting[1])]
+    perms = [integers(of_maps[1], "perm", []), integers(of_grids[1], "perm", []), integers(weighting[1], "perm", [])]
     value, locations = of_maps[1].inputs[0], of_grids[1].inputs[0]
     if perms != [[0, 2, 3, 1], [0, 2, 1, 3, 4], [0, 2, 1, 3]] or value is None or locations is None:
         return None
     return _Attention(value, sizes, [part.stop for part in maps], locations, weighting[1].inputs[0], points)
-
-
-def _perm(transpose: ir.Node) -> list[int]:
-    """Return the order of the axes."""
-    return list(transpose.attributes["perm"].as_ints()) if "perm" in transpose.attributes else []
 
 
 def _sample(value: ir.Value | None) -> ir.Node | None:

@@ -22,7 +22,7 @@ from mmort.onnx.accelerate.report import Acceleration, Left, Replaced
 from mmort.onnx.accelerate.row_order import are_reordered
 from mmort.onnx.accelerate.runs import Runs
 from mmort.onnx.graph import files, inspection
-from mmort.onnx.graph.patterns import NotReplaceableError, Replacement, name_nodes, name_of, replace
+from mmort.onnx.graph.patterns import NotReplaceableError, Replacement, name_of, replace
 from mmort.onnx.verify import verify
 from mmort.onnx.verify.command import check_stated_sizes, random_inputs
 from mmort.onnx.verify.report import VerificationError
@@ -68,7 +68,7 @@ def accelerate_file(
 ) -> Acceleration:
     """Implement `mmort.onnx.accelerate`."""
     files.check_output(output, force=force)
-    original = load(path)
+    original = files.load_whole(path)
     generated = inputs is None
     sets = _generated(path) if inputs is None else inputs
     if not sets:
@@ -107,26 +107,6 @@ _CANDIDATES = (
     *("NonMaxSuppression", "RoiAlign", "GridSample", "grid_sampler", "DeformConv"),
     *("ScatterElements", "ScatterND", "NonZero", "Loop", "Softmax", "MatMul"),
 )
-
-
-def load(path: files.PathLike) -> onnx.ModelProto:
-    """Read a model with all of its tensors, and give its nodes names."""
-    model = files.load(path)
-    try:
-        onnx.external_data_helper.load_external_data_for_model(model, str(Path(path).parent))
-    except (onnx.checker.ValidationError, ValueError) as error:  # a file is missing, elsewhere, or cut short
-        raise ValueError(f"{path}: {error}") from None
-    if model.ByteSize() >= onnx.checker.MAXIMUM_PROTOBUF:
-        raise ValueError(f"accelerate: the model must be smaller than 2 GB with all of its tensors: {path}")
-    try:
-        named = ir.from_proto(model)
-        name_nodes(named)
-        return ir.to_proto(named)
-    except ir.serde.SerdeError as error:  # a node or function reads what none writes, or lacks what it needs
-        cause = error.__cause__ or error
-        raise ValueError(
-            f"{path} is not an ONNX model that can be processed: {error}: {type(cause).__name__}: {cause}"
-        ) from error
 
 
 def _generated(path: files.PathLike) -> Sequence[Sequence[Any]]:

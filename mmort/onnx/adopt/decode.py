@@ -65,7 +65,7 @@ def append_decoder(model: onnx.ModelProto, layout: Layout, file: ForeignFile) ->
             f"adopt: the file's opset must be {MIN_OPSET} or higher, got {opset}; onnx.version_converter raises it"
         )
     original = {name: f"mmort/adopt/original_{name}" for name in _OUTPUTS}
-    _rename(graph, original)
+    structure.rename(graph, original)
     input = next(value for value in graph.input if value.name == file.image.name)
     op = _Nodes(opset)
     is_single = len(input.type.tensor_type.shape.dim) == 3
@@ -91,31 +91,18 @@ def append_decoder(model: onnx.ModelProto, layout: Layout, file: ForeignFile) ->
         graph.output.append(onnx.helper.make_tensor_value_info(name, element_type, [size, *sizes]))
 
 
-def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
-    """Give results of nodes other names, wherever they are read."""
-    for node in structure.nested(graph.node):
-        for values in (node.input, node.output):
-            values[:] = [names.get(name, name) for name in values]
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                for value in inner.output:
-                    value.name = names.get(value.name, value.name)
-    for value in graph.value_info:
-        value.name = names.get(value.name, value.name)
-
-
 def _add_batch(graph: onnx.GraphProto, input: onnx.ValueInfoProto, op: _Nodes) -> None:
     """Give an input (3, H, W) a batch of one image, and add the nodes that remove it."""
     sizes = [size.dim_value or size.dim_param or None for size in input.type.tensor_type.shape.dim]
     image = op.Gather(Value(op, input.name), np.array(0), axis=0)
-    _rename(graph, {input.name: image.handle})
+    structure.rename(graph, {input.name: image.handle})
     input.CopyFrom(onnx.helper.make_tensor_value_info(input.name, FLOAT, [1, *sizes]))
 
 
 def _replace_pixel_mask(graph: onnx.GraphProto, input: onnx.ValueInfoProto, mask: Tensor, op: _Nodes) -> Value:
     """Compute the mask of the images' pixels, (N, H, W), from heights and widths (N, 2), an input instead of it."""
     names = {name: f"mmort/adopt/original_{name}" for name in ("img_shape", mask.name)}
-    _rename(graph, names)
+    structure.rename(graph, names)
     index = next(index for index, value in enumerate(graph.input) if value.name == mask.name)
     number = input.type.tensor_type.shape.dim[0]
     sizes = [number.dim_value or number.dim_param or None, 2]

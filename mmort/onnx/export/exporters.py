@@ -19,7 +19,7 @@ from mmort.onnx.export import symbolics
 from mmort.onnx.export.options import Example, Options
 from mmort.onnx.export.torch_internals import linear_rewriting, quiet
 from mmort.onnx.export.translations import translation_table
-from mmort.onnx.graph import inspection
+from mmort.onnx.graph import inspection, structure
 from mmort.onnx.verify.operator_calls import Intercepted
 from mmort.onnx.verify.values import leaves
 
@@ -122,9 +122,7 @@ EXPORTERS: dict[str, Callable[[Example, Path, Options], list[str]]] = {"dynamo":
 
 def remove_traces(model: onnx.ModelProto) -> None:
     """Remove what torch's exporter notes at nodes and tensors: stack traces, with paths of this machine."""
-    inner = [
-        attribute.g for node in inspection.every_node(model) for attribute in node.attribute if attribute.HasField("g")
-    ]
+    inner = [graph for node in inspection.every_node(model) for graph in structure.graphs(node)]
     for graph in (model.graph, *inner):
         for part in (graph, *graph.node, *graph.value_info, *graph.initializer, *graph.input, *graph.output):
             del part.metadata_props[:]

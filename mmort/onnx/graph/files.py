@@ -114,6 +114,38 @@ def load(path: PathLike) -> onnx.ModelProto:
     return model
 
 
+def load_whole(path: PathLike) -> onnx.ModelProto:
+    """Read a model with all of its tensors, and give its nodes names.
+
+    Raises
+    ------
+    ValueError
+        If the file is not an ONNX model, has tensors of 2 GB or more, or lacks some.
+    OSError
+        If it cannot be read.
+    """
+    import onnx_ir as ir
+
+    from mmort.onnx.graph.patterns import name_nodes
+
+    model = load(path)
+    try:
+        onnx.external_data_helper.load_external_data_for_model(model, str(Path(path).parent))
+    except (onnx.checker.ValidationError, ValueError) as error:  # a file is missing, elsewhere, or cut short
+        raise ValueError(f"{path}: {error}") from None
+    if model.ByteSize() >= onnx.checker.MAXIMUM_PROTOBUF:
+        raise ValueError(f"{path}: the model must be smaller than 2 GB with all of its tensors")
+    try:
+        named = ir.from_proto(model)
+        name_nodes(named)
+        return ir.to_proto(named)
+    except ir.serde.SerdeError as error:  # a node or function reads what none writes, or lacks what it needs
+        cause = error.__cause__ or error
+        raise ValueError(
+            f"{path} is not an ONNX model that can be processed: {error}: {type(cause).__name__}: {cause}"
+        ) from error
+
+
 def save(model: onnx.ModelProto, path: PathLike, source: PathLike | None, library: bool = True) -> None:
     """Check a changed model and write it.
 

@@ -11,7 +11,7 @@ import onnx
 import onnx.helper
 import onnx.numpy_helper
 
-from mmort.onnx.graph import inspection
+from mmort.onnx.graph import inspection, structure
 
 MIN_OPTIONAL_OPSET = 15
 _ZEROS = np.zeros((1, 2), np.int64)
@@ -28,7 +28,7 @@ def make_optional(model: onnx.ModelProto, name: str, *, portable: bool) -> None:
     (formal,) = (formal for formal in graph.input if formal.name == name)
     formal.type.tensor_type.shape.dim[0].dim_param = f"{name}_rows"  # 1 or N
     expanded, source = f"{name}_of_each", name
-    _rename(graph, name, expanded)
+    structure.rename(graph, {name: expanded})
     nodes = []
     if not portable and (inspection.opset_of(model) or 0) >= MIN_OPTIONAL_OPSET:
         source = f"{name}_or_zeros"
@@ -65,17 +65,6 @@ def _optional(formal: onnx.ValueInfoProto, result: str) -> list[onnx.NodeProto]:
         onnx.helper.make_node("OptionalHasElement", [name], [f"has_{name}"]),
         onnx.helper.make_node("If", [f"has_{name}"], [result], **branches),
     ]
-
-
-def _rename(graph: onnx.GraphProto, old: str, new: str) -> None:
-    """Rename an input of nodes, those of inner graphs included."""
-    for node in graph.node:
-        for index, name in enumerate(node.input):
-            if name == old:
-                node.input[index] = new
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                _rename(inner, old, new)
 
 
 def replace(model: onnx.ModelProto) -> None:

@@ -6,7 +6,7 @@ onnx's checker and inliner, and ONNX Runtime, expand functions where they are ca
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import onnx
 
@@ -120,3 +120,15 @@ def graphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
         if attribute.HasField("g"):  # otherwise reading it makes an empty one
             yield attribute.g
         yield from attribute.graphs
+
+
+def rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
+    """Give values other names, wherever nodes read or write them; inputs and outputs of the graph keep theirs."""
+    for node in nested(graph.node):
+        for values in (node.input, node.output):
+            values[:] = [names.get(name, name) for name in values]
+        for inner in graphs(node):
+            for value in inner.output:
+                value.name = names.get(value.name, value.name)
+    for value in graph.value_info:
+        value.name = names.get(value.name, value.name)

@@ -11,7 +11,6 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 from onnx_ir.passes.common import IdentityEliminationPass, LiftConstantsToInitializersPass, RemoveUnusedNodesPass
 
-from mmort.onnx.accelerate.pipeline import load
 from mmort.onnx.graph import files, inspection
 from mmort.onnx.graph.patterns import constant, name_of
 from mmort.onnx.quantize.calibration import Sample, ranges
@@ -55,7 +54,7 @@ def quantize_file(
     if not 0 <= max_loss <= 1:
         raise ValueError(f"quantize: max_loss must be from 0 to 1, got {max_loss}")
     files.check_output(output, force=force)
-    model = load(path)
+    model = files.load_whole(path)
     opset = inspection.opset_of(model) or 1
     if opset < MIN_OPSET:
         raise ValueError(f"quantize: the opset must be {MIN_OPSET} or higher, got {opset}; mmort upgrade raises it")

@@ -7,13 +7,13 @@ No case is decided by rounding, so nearly equal boxes are no special case, as in
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from mmort.onnx.graph.builder import BOOL, DOUBLE, END, FLOAT, INT64, Builder, FunctionBuilder, Value
-from mmort.onnx.portable.definitions.suppression import descending
+from mmort.onnx.graph.builder import DOUBLE, FLOAT, Builder, FunctionBuilder, Value
+from mmort.onnx.portable.definitions.suppression import descending, greedy
 
 COLUMNS = 7  # centre x, y, half width, half height, cosine, sine, area
 NAN, ZERO, HALF, ONE = (np.array(number, np.float64) for number in (np.nan, 0, 0.5, 1))
@@ -27,7 +27,8 @@ def nms_rotated(
     """Suppress among all boxes, or those of the same label."""
     rows = _measured(op, dets, clockwise=bool(attributes["clockwise"]))
     order = descending(op, scores)
-    return _greedy(op, rows, order, op.number("iou_threshold"), labels, equal=bool(attributes["suppress_equal"]))
+    suppresses = _suppression(rows, op.number("iou_threshold"), equal=bool(attributes["suppress_equal"]))
+    return greedy(op, order, suppresses, labels)
 
 
 def nms_rotated_indices(op: FunctionBuilder, boxes: Value, scores: Value, *, attributes: Mapping[str, Any]) -> Value:
@@ -41,7 +42,7 @@ def nms_rotated_indices(op: FunctionBuilder, boxes: Value, scores: Value, *, att
     rows = _measured(op, op.reshape(boxes, images * count, 5), clockwise=True)
     rows = op.Gather(rows, image * count + box)
     order = descending(op, op.Gather(flat, candidates))
-    kept = _greedy(op, rows, order, op.number("iou_threshold"), labels, equal=False)
+    kept = greedy(op, order, _suppression(rows, op.number("iou_threshold"), equal=False), labels)
     _, by_label = op.TopK(op.Gather(labels, kept), op.Shape(kept), axis=0, largest=0, outputs=2)
     kept = op.Gather(kept, by_label)
     image, label, box = (op.Gather(values, kept) for values in (image, labels, box))
@@ -58,21 +59,14 @@ def _measured(op: Builder, boxes: Value, *, clockwise: bool) -> Value:
     return op.Concat(x, y, op.Abs(width) * HALF, op.Abs(height) * HALF, cosine, sine, area, axis=1)
 
 
-def _greedy(op: Builder, rows: Value, order: Value, threshold: Value, labels: Value | None, *, equal: bool) -> Value:
-    """Return the indices in `order` whose boxes no better one suppresses."""
+def _suppression(rows: Value, threshold: Value, *, equal: bool) -> Callable[[Builder, Value, Value], Value]:
+    """Return the test of `greedy`: overlaps above a threshold, or equal to it, too."""
 
-    def step(op: Builder, i: Value, go_on: Value, left: Value) -> tuple[Value, ...]:
-        best, remaining = op.slice(left, 0, 1, 0), op.Slice(left, [1], [END], [0])
+    def suppresses(op: Builder, best: Value, remaining: Value) -> Value:
         overlap = op.Squeeze(_overlap(op, op.Gather(rows, best), op.Gather(rows, remaining)), [1]).to(FLOAT)
-        suppressed = overlap >= threshold if equal else overlap > threshold
-        if labels is not None:
-            suppressed = suppressed & op.Equal(op.Gather(labels, best), op.Gather(labels, remaining))
-        remaining = op.Compress(remaining, ~suppressed, axis=0)
-        return op.Squeeze(op.Shape(remaining) > 0, [0]), remaining, best
+        return overlap >= threshold if equal else overlap > threshold
 
-    body = op.graph(step, [(INT64, []), (BOOL, []), (INT64, [None])], [(BOOL, []), (INT64, [None]), (INT64, [1])])
-    _, kept = op.Loop(None, op.Squeeze(op.Shape(order) > 0, [0]), order, body=body, outputs=2)
-    return op.Squeeze(kept, [1])
+    return suppresses
 
 
 def _overlap(op: Builder, row: Value, rows: Value) -> Value:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mmort import schemas
@@ -55,7 +55,7 @@ def nms(
             positions, _ = op.TopK(positions, op.Shape(positions), axis=0, largest=0, outputs=2)
         kept = op.Gather(order, positions)
     else:
-        kept = _greedy(op, boxes, order, iou_threshold, _offset(op), idxs)
+        kept = greedy(op, order, _suppression(boxes, iou_threshold, _offset(op)), idxs)
     max_num = op.integer("max_num")
     return op.Slice(kept, [0], op.Where(max_num > 0, max_num, END))
 
@@ -201,17 +201,19 @@ def _offset(op: FunctionBuilder) -> Value:
     return op.integer("offset").to(FLOAT)
 
 
-def _greedy(
-    op: Builder, boxes: Value, order: Value, iou_threshold: Value, offset: Value, idxs: Value | None = None
+def greedy(
+    op: Builder, order: Value, suppresses: Callable[[Builder, Value, Value], Value], labels: Value | None = None
 ) -> Value:
-    """Return the indices in `order` whose boxes no better box suppresses, by a loop over the boxes kept."""
+    """Return the indices in `order` whose boxes no better box of their label suppresses, by a loop over the boxes kept.
+
+    `suppresses` tells, for the index of a box and those of others, which of the others it suppresses.
+    """
 
     def step(op: Builder, i: Value, go_on: Value, left: Value) -> tuple[Value, ...]:
         best, remaining = op.slice(left, 0, 1, 0), op.Slice(left, [1], [END], [0])
-        overlap = _iou(op, op.Gather(boxes, best), op.Gather(boxes, remaining), offset)
-        suppressed = op.Squeeze(overlap, [1]) > iou_threshold
-        if idxs is not None:
-            suppressed = suppressed & op.Equal(op.Gather(idxs, best), op.Gather(idxs, remaining))
+        suppressed = suppresses(op, best, remaining)
+        if labels is not None:
+            suppressed = suppressed & op.Equal(op.Gather(labels, best), op.Gather(labels, remaining))
         remaining = op.Compress(remaining, ~suppressed, axis=0)
         return op.Squeeze(op.Shape(remaining) > 0, [0]), remaining, best
 
@@ -223,6 +225,15 @@ def _greedy(
     any_left = op.Squeeze(op.Shape(order) > 0, [0])
     _, rows = op.Loop(None, any_left, order, body=body, outputs=2)
     return op.Squeeze(rows, [1])
+
+
+def _suppression(boxes: Value, iou_threshold: Value, offset: Value) -> Callable[[Builder, Value, Value], Value]:
+    """Return the test of `greedy`: overlaps above a threshold."""
+
+    def suppresses(op: Builder, best: Value, remaining: Value) -> Value:
+        return op.Squeeze(_iou(op, op.Gather(boxes, best), op.Gather(boxes, remaining), offset), [1]) > iou_threshold
+
+    return suppresses
 
 
 def _soft_scores(
@@ -250,7 +261,7 @@ def _greedy_scores(op: FunctionBuilder, boxes: Value, scores: Value) -> Value:
         score = op.Gather(scores, i)
         chosen = op.Compress(op.range(op.Shape(score)), score > MINUS_INFINITY, axis=0)
         group_boxes, group_scores = op.Gather(op.Gather(boxes, i), chosen), op.Gather(score, chosen)
-        kept = _greedy(op, group_boxes, descending(op, group_scores), iou_threshold, offset)
+        kept = greedy(op, descending(op, group_scores), _suppression(group_boxes, iou_threshold, offset))
         nothing = op.Expand(MINUS_INFINITY, op.Shape(score))
         return go_on, op.ScatterElements(nothing, op.Gather(chosen, kept), op.Gather(group_scores, kept))
 
