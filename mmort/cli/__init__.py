@@ -129,17 +129,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except Exception as error:
         terminal.print_error(error, verbose=arguments.verbose)
-        return WRONG_USAGE if isinstance(error, terminal.UsageError) else _error_code(arguments.command)
+        if isinstance(error, terminal.UsageError):
+            return WRONG_USAGE
+        return getattr(COMMANDS[arguments.command], "ERROR_CODE", 1)
     if failure is None:
         return 0
     lines = [failure] if isinstance(failure, str) else failure
     print("mmort: error:", "\n  ".join(map(terminal.one_line, lines)), file=sys.stderr)
     return 1
-
-
-def _error_code(command: str) -> int:
-    """Return a command's exit code for errors."""
-    return getattr(COMMANDS[command], "ERROR_CODE", 1)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -8,8 +8,16 @@ from difflib import get_close_matches
 from typing import Any
 
 
-def add_import(parser: argparse.ArgumentParser) -> None:
-    """Add ``--import``."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add ``--cfg-options`` and ``--import``."""
+    parser.add_argument(
+        "--cfg-options",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUE",
+        help="override the config, by dotted key",
+    )
     parser.add_argument(
         "--import",
         dest="extensions",
@@ -33,7 +41,7 @@ def run_extensions(arguments: argparse.Namespace) -> None:
             run_extension(file)
 
 
-def read(path: str, options: Sequence[str] | None) -> dict[str, Any]:
+def read(path: str, options: Sequence[str]) -> dict[str, Any]:
     """Read a config with its overrides.
 
     Raises
@@ -45,7 +53,7 @@ def read(path: str, options: Sequence[str] | None) -> dict[str, Any]:
     from mmort.configs.layout import READ_ENTRIES
     from mmort.configs.overrides import added_entries
 
-    overrides = parse_options(options or ())
+    overrides = parse_options(options)
     for key, (name, siblings) in added_entries(overrides, read_config(path) if overrides else {}).items():
         if key.split(".")[0] == name and name not in READ_ENTRIES:
             similar = get_close_matches(name, {*READ_ENTRIES, *siblings}, 1)

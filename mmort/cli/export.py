@@ -97,10 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "segmentation",
     )
     add_form(parser)
-    parser.add_argument(
-        "--cfg-options", nargs="+", action="extend", metavar="KEY=VALUE", help="override the config, by dotted key"
-    )
-    configs.add_import(parser)
+    configs.add_arguments(parser)
     for name in IGNORED:
         parser.add_argument(name, nargs="+", help="does nothing, as the config's values are used")
 
@@ -140,12 +137,16 @@ def run(arguments: argparse.Namespace) -> str | list[str] | None:
 def _check(arguments: argparse.Namespace) -> list[str] | None:
     """Print that a config is supported, or return what of it is not."""
     from mmort.configs import parse_options, read_config
+    from mmort.configs.overrides import refuse_unread
     from mmort.detect import unsupported
     from mmort.detect.entries import OF_YOUR_OWN
 
     if arguments.checkpoint is not None and arguments.checkpoint.endswith(".py"):
         raise UsageError(f"--check reads one config, got {arguments.config} and {arguments.checkpoint}")
-    problems = unsupported(read_config(arguments.config, parse_options(arguments.cfg_options or ())))
+    overrides = parse_options(arguments.cfg_options)
+    if overrides:
+        refuse_unread(overrides, read_config(arguments.config))
+    problems = unsupported(read_config(arguments.config, overrides))
     if problems:
         unknown_type = any(problem.endswith("is not supported") and " with " not in problem for problem in problems)
         advice = [OF_YOUR_OWN] if unknown_type else []

@@ -65,10 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--report", default="parity.html", metavar="FILE.html", help="the report to write (default: %(default)s)"
     )
-    parser.add_argument(
-        "--cfg-options", nargs="+", action="extend", metavar="KEY=VALUE", help="override the config, by dotted key"
-    )
-    configs.add_import(parser)
+    configs.add_arguments(parser)
     texts.add_arguments(parser)
 
 
@@ -118,7 +115,7 @@ def _compare_export(arguments: argparse.Namespace) -> Parity:
 
         facts = {
             "Config": arguments.config,
-            "Overrides": " ".join(arguments.cfg_options or ()),
+            "Overrides": " ".join(arguments.cfg_options),
             "Checkpoint": arguments.checkpoint,
             "Texts": arguments.texts or "",
         }

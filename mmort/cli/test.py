@@ -52,11 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="onnxruntime",
         help="what runs the detector (default: %(default)s)",
     )
-    for name, description in (("cfg", "override the config, by dotted key"), ("eval", "options of the metrics")):
-        parser.add_argument(
-            f"--{name}-options", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=description
-        )
-    configs.add_import(parser)
+    parser.add_argument(
+        "--eval-options", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="options of the metrics"
+    )
+    configs.add_arguments(parser)
     texts.add_arguments(parser)
     datasets.add_arguments(parser)
     parser.add_argument(

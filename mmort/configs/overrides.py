@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mmort.configs.errors import ConfigError
+from mmort.configs.schema import suggested
 
 
 def parse_options(options: Iterable[str]) -> dict[str, Any]:
@@ -82,6 +83,20 @@ def added_entries(options: Mapping[str, Any], config: Mapping[str, Any]) -> dict
                 added[key] = name, tuple(map(str, value)) if isinstance(value, Mapping) else ()
                 break
     return added
+
+
+def refuse_unread(options: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+    """Refuse options that add entries where an export reads none: beside the model and the pipelines.
+
+    Raises
+    ------
+    ValueError
+    """
+    for key, (name, siblings) in added_entries(options, config).items():
+        if not key.startswith("model.") and "pipeline" not in key:
+            raise ValueError(
+                f"export: cfg_options must name entries of the config, got {key}: it has no {suggested(name, siblings)}"
+            )
 
 
 def _value(text: str) -> Any:

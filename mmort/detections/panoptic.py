@@ -7,8 +7,8 @@ what they leave with a semantic segmentation.  Both work on masks in the size of
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,15 +105,6 @@ class PanopticFormat:
                 f"PanopticFormat: things and classes must be 0 <= things <= classes < {INSTANCE_OFFSET}, got "
                 f"{self.things} and {self.classes}"
             )
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> PanopticFormat:
-        """Return the format that `to_dict` returned."""
-        return cls(**values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the format as words and numbers, ready for JSON."""
-        return asdict(self)
 
     def of_queries(
         self,

@@ -13,7 +13,7 @@ from mmort._files.outputs import require_output, write_output
 from mmort.configs import class_names
 from mmort.evaluate import coco_format
 from mmort.evaluate.coco_metrics import CocoOptions, coco_library, coco_metrics
-from mmort.evaluate.dataset import DatasetImage, Metrics, SubmissionDataset
+from mmort.evaluate.dataset import Metrics, SubmissionDataset
 from mmort.evaluate.results import ImageResult
 
 
@@ -68,22 +68,7 @@ class CocoDataset(SubmissionDataset):
     ) -> None:
         """Set the attributes from annotations in COCO's format."""
         self._path, self.annotations = annotation_file, annotations
-        names = [category["name"] for category in self.annotations["categories"]]
-        self.classes = tuple(names if classes is None else classes)
-        missing = [name for name in self.classes if name not in names]
-        if missing:
-            raise ValueError(
-                f"evaluate: {annotation_file} has no category {coco_format.listed(missing)}; "
-                f"classes: {coco_format.listed(self.classes)}; categories of the file: {coco_format.listed(names)}; "
-                "mmort test --classes NAME ... evaluates some of a detector's classes"
-            )
-        if len(set(self.classes)) != len(self.classes) or sum(name in self.classes for name in names) != len(
-            self.classes
-        ):
-            raise ValueError(
-                f"evaluate: {annotation_file} has several categories of the same name, or classes are given twice"
-            )
-        evaluated = [category for category in self.annotations["categories"] if category["name"] in self.classes]
+        self.classes, evaluated = coco_format.categories_of(annotation_file, annotations, classes)
         if labels_by_name:
             evaluated.sort(key=lambda category: self.classes.index(category["name"]))
         self.category_ids = [category["id"] for category in evaluated]
@@ -93,10 +78,7 @@ class CocoDataset(SubmissionDataset):
                 "labels follow the file, as in MMDetection, so names shown with detections may be wrong",
                 stacklevel=3,
             )
-        self.images = tuple(
-            DatasetImage(image["id"], folder / image["file_name"], image["file_name"])
-            for image in self.annotations["images"]
-        )
+        self.images = coco_format.images_of(annotations, folder)
 
     def check(self, metrics: Sequence[str], options: Mapping[str, Any]) -> None:
         """Refuse metrics and options that `score` does not have, and a file without ground truth."""

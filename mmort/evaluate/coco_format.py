@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mmort._files.inputs import read_bytes
+from mmort.evaluate.dataset import DatasetImage
 
 MAX_COORDINATE = 2.0**31
 """Larger numbers are not pixels."""
@@ -89,6 +91,38 @@ _WORDS: dict[Check, str] = {
     is_box: "x, y, width, height: finite numbers, the last two not negative",
 }
 """What each check requires."""
+
+
+def categories_of(
+    annotation_file: str | os.PathLike[str], annotations: Mapping[str, Any], classes: Sequence[str] | None
+) -> tuple[tuple[str, ...], list[Mapping[str, Any]]]:
+    """Return the classes, by default all of the file, and the file's categories that are among them, in its order.
+
+    Raises
+    ------
+    ValueError
+        If the file lacks one of the classes, or has it twice, or it is twice among them.
+    """
+    names = [category["name"] for category in annotations["categories"]]
+    classes = tuple(names if classes is None else classes)
+    missing = [name for name in classes if name not in names]
+    if missing:
+        raise ValueError(
+            f"evaluate: {annotation_file} has no category {listed(missing)}; classes: {listed(classes)}; categories of "
+            f"the file: {listed(names)}; mmort test --classes NAME ... evaluates some of a detector's classes"
+        )
+    if len(set(classes)) != len(classes) or sum(name in classes for name in names) != len(classes):
+        raise ValueError(
+            f"evaluate: {annotation_file} has several categories of the same name, or classes are given twice"
+        )
+    return classes, [category for category in annotations["categories"] if category["name"] in classes]
+
+
+def images_of(annotations: Mapping[str, Any], folder: Path) -> tuple[DatasetImage, ...]:
+    """Return the images that annotations list, which lie in a folder."""
+    return tuple(
+        DatasetImage(image["id"], folder / image["file_name"], image["file_name"]) for image in annotations["images"]
+    )
 
 
 def read_annotations(

@@ -94,27 +94,10 @@ class CocoPanopticDataset(SubmissionDataset):
         path = Path(annotation_file)
         annotations = coco_format.read_annotations(path, "COCO's panoptic format", _REQUIRED, _OPTIONAL)
         self.segment_dir = path.with_suffix("") if segment_dir is None else Path(segment_dir)
-        names = [category["name"] for category in annotations["categories"]]
-        self.classes = tuple(names if classes is None else classes)
-        missing = [name for name in self.classes if name not in names]
-        if missing:
-            raise ValueError(
-                f"evaluate: {annotation_file} has no category {coco_format.listed(missing)}; "
-                f"categories: {coco_format.listed(names)}"
-            )
-        if len(set(self.classes)) != len(self.classes) or sum(name in self.classes for name in names) != len(
-            self.classes
-        ):
-            raise ValueError(
-                f"evaluate: {annotation_file} has several categories of the same name, or classes are given twice"
-            )
         # As in MMDetection, labels count the file's categories that are among the classes, in the file's order.
-        self.categories = [category for category in annotations["categories"] if category["name"] in self.classes]
+        self.classes, self.categories = coco_format.categories_of(path, annotations, classes)
         self.labels = {category["id"]: label for label, category in enumerate(self.categories)}
-        self.images = tuple(
-            DatasetImage(image["id"], Path(image_dir) / image["file_name"], image["file_name"])
-            for image in annotations["images"]
-        )
+        self.images = coco_format.images_of(annotations, Path(image_dir))
         entries = annotations.get("annotations", ())
         for index, entry in enumerate(entries):
             _check_segments(f"annotations[{index}] in {path}", entry["segments_info"])

@@ -35,6 +35,15 @@ def register(session_options: onnxruntime.SessionOptions) -> None:
     session_options.register_custom_ops_library(library_path())
 
 
+def silent_options() -> onnxruntime.SessionOptions:
+    """Return options of a session that logs nothing: errors are raised anyway, and warnings concern no result."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    return options
+
+
 def require_model_name(path: str | os.PathLike[str]) -> None:
     """Raise ValueError for a pipe or a device, which could block forever, and for a name that ONNX Runtime refuses."""
     try:

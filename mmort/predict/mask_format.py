@@ -114,7 +114,7 @@ class MaskFormat:
         if values.get("panoptic") is None:
             return cls(**values)
         require_fields("masks.panoptic", values["panoptic"], PanopticFormat)
-        return cls(**{**values, "panoptic": PanopticFormat.from_dict(values["panoptic"])})
+        return cls(**{**values, "panoptic": PanopticFormat(**values["panoptic"])})
 
     def to_dict(self) -> dict[str, Any]:
         """Return the format as words and numbers, ready for JSON."""

@@ -78,6 +78,8 @@ def test_command(tmp_path, capsys):
         f"{expected}  neck 'NoFPN' is not supported\n"
         "  one of your own: --import FILE.py registers it; docs/own_detectors.md has an example\n"
     )
+    assert main(["export", str(path), "--check", "--cfg-options", "data.tset=1"]) == 1
+    assert "cfg_options must name entries of the config, got data.tset: it has no data" in capsys.readouterr().err
     assert main(["export", str(path)]) == 2
     assert "CHECKPOINT is required, unless --check is given" in capsys.readouterr().err
     assert main(["export", "--check", str(path), "other.py"]) == 2

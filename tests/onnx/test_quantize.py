@@ -557,7 +557,7 @@ def test_the_fewest_layers_are_left(limit):
         tried.append(tuple(left))
         return sum(cost for name, cost in costs.items() if name not in left)
 
-    left, cost = layers_to_leave(lambda: list(costs), loss, limit)
+    left, cost = layers_to_leave(lambda: costs, loss, limit)
     expected = {0.0: "abcd", 0.1: "abc", 0.35: "ab", 0.6: "a", 1.0: ""}[limit]
     assert left == set(expected)
     assert cost == pytest.approx(loss(left))

@@ -12,7 +12,7 @@ from mmort.onnx.verify import double_precision, numbers, rounding
 from mmort.onnx.verify.detections import compare as detections_of
 from mmort.onnx.verify.double_precision import in_float64
 from mmort.onnx.verify.matching import match_within, usual_limits
-from mmort.onnx.verify.rounding import EPSILON, MAX_FACTOR, RoundingRow, compare_output
+from mmort.onnx.verify.rounding import EPSILON, MAX_FACTOR, RoundingRow, compare_by_rounding
 from mmort.onnx.verify.values import FURTHER_RUNS, Exact, Outputs, Reference, Tolerances
 
 
@@ -24,7 +24,7 @@ def arrays(rng, scale=1.0, noise=1e-6, shape=(2, 8, 20, 30)):
 
 
 def row_of(actual, expected, exact, rounded):
-    return compare_output("-", "y", actual, expected, exact, rounded)
+    return compare_by_rounding("-", "y", actual, expected, exact, rounded)
 
 
 @pytest.mark.parametrize("scale", [1e-20, 1e-3, 1.0, 1e6, 1e20])
@@ -257,10 +257,10 @@ def test_tiny_numbers_of_a_mask_may_differ_by_rounding_of_its_largest():
         actual = expected.copy()
         actual[index] += difference
         largest = exact.max((1, 2), keepdims=True)
-        assert compare_output("-", "masks", actual, expected, exact, expected, magnitude=largest).ok is ok
+        assert compare_by_rounding("-", "masks", actual, expected, exact, expected, magnitude=largest).ok is ok
     actual = expected.copy()
     actual[0, 0, 0] += 1e-9
-    assert not compare_output("-", "maps", actual, expected, exact, expected).ok
+    assert not compare_by_rounding("-", "maps", actual, expected, exact, expected).ok
 
 
 def judged(actual, expected, exact, rounded, *, decides=True, mask_threshold=None):

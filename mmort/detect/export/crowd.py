@@ -30,10 +30,10 @@ SCENES = (
     *((math.inf, 0.25), (math.inf, 0.5), (math.inf, 1), (1, 0.5), (1, 1), (math.inf, 4), (math.inf, 16)),
     *((0.25, 0.5), (0.25, 1)),
 )
-"""How large outputs may stay, and how many times as large the noise is: the first with which half of the rows are
-detections.
+"""How large outputs may stay, and how many times as large the noise is.
 
-Stronger noise saturates the scores, and then no threshold decides; very large outputs clip all boxes to the image.
+The first pair is taken with which half of the rows are detections.  Stronger noise saturates the scores, and then no
+threshold decides; very large outputs clip all boxes to the image.
 """
 
 

@@ -16,10 +16,9 @@ import onnx.helper
 import mmort
 from mmort.configs import parse_options, read_config
 from mmort.configs.layout import DetectorConfig
-from mmort.configs.overrides import added_entries
+from mmort.configs.overrides import refuse_unread
 from mmort.configs.schema import Config
 from mmort.detect.detector import Detector
-from mmort.detect.entries import suggested
 from mmort.detect.export import head_outputs, show
 from mmort.detect.export.examples import Examples, sufficient_shape
 from mmort.detect.export.exported_detector import Exported, ExportedWithProposals, ExportedWithTexts, Raw
@@ -56,7 +55,7 @@ def export_detector(
         steps.begin(f"reading {os.fspath(config)}")
         settings = read_config(config, overrides)
         if overrides:
-            _refuse_unread(overrides, read_config(config))
+            refuse_unread(overrides, read_config(config))
         detector = build(settings)
         preprocessing = Preprocessing.from_config(settings)
         if not options.flip:
@@ -124,15 +123,6 @@ def _metadata(detector: Detector, preprocessing: Preprocessing, thresholds: dict
         "mmort_version": mmort.__version__,
     }
     return entries if detector.angle_version is None else entries | {"angle_version": detector.angle_version}
-
-
-def _refuse_unread(options: Mapping[str, Any], config: Config) -> None:
-    """Refuse options that add entries where the export reads none: beside the model and the pipelines."""
-    for key, (name, siblings) in added_entries(options, config).items():
-        if not key.startswith("model.") and "pipeline" not in key:
-            raise ValueError(
-                f"export: cfg_options must name entries of the config, got {key}: it has no {suggested(name, siblings)}"
-            )
 
 
 class _Export:
@@ -230,7 +220,7 @@ class _Export:
 
     def _show(self, output_file: Path) -> None:
         """Print the graph; print and draw the detections, or print the shapes of raw outputs."""
-        self.steps.progress(show.graph_text(onnx.load(output_file, load_external_data=False)))
+        self.steps.progress(show.graph_text(output_file))
         if self.options.skip_postprocess:
             self.steps.progress(show.outputs_text(output_file, self.args))
             return

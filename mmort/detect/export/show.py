@@ -15,6 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from mmort.detect.detector import Detector
 from mmort.images import Image
+from mmort.onnx.graph import files
 from mmort.onnx.verify.sessions import feeds, open_session
 from mmort.predict import Detections, draw, write_image
 
@@ -38,12 +39,11 @@ def flip_test_text(detector: Detector) -> str:
     )
 
 
-def graph_text(model: onnx.ModelProto) -> str:
-    """Return the graph as text, without weights and functions."""
-    bare = onnx.ModelProto()
-    bare.CopyFrom(model)
-    del bare.graph.initializer[:], bare.functions[:]
-    return onnx.printer.to_text(bare)
+def graph_text(path: Path) -> str:
+    """Return a file's graph as text, without weights and functions."""
+    model = files.load(path)
+    del model.graph.initializer[:], model.functions[:]
+    return onnx.printer.to_text(model)
 
 
 def outputs_text(path: Path, args: Sequence[Tensor]) -> str:

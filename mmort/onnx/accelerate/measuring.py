@@ -17,6 +17,7 @@ from mmort import get_num_threads
 from mmort.onnx.accelerate.runs import Run
 from mmort.onnx.graph import inspection
 from mmort.onnx.verify.sessions import feeds, refusals
+from mmort.ort.sessions import silent_options
 
 MIN_RUNS, MAX_RUNS = 4, 32
 """How often each model runs; the first run does not count."""
@@ -76,10 +77,7 @@ def measure(models: list[onnx.ModelProto], values: Sequence[Any]) -> list[tuple[
 
 def _session(model: onnx.ModelProto, prefix: str) -> Any:
     """Open a model with the profiler on."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # errors are raised
+    options = silent_options()
     options.intra_op_num_threads = get_num_threads()
     options.enable_profiling, options.profile_file_prefix = True, prefix
     with refusals("accelerate: ONNX Runtime cannot load the model"):

@@ -170,5 +170,4 @@ def _write_metadata(model: onnx.ModelProto, layout: Layout) -> None:
         entries["classes"] = json.dumps(layout.classes)
     if layout.format_of_masks is not None:
         entries["masks"] = json.dumps(layout.format_of_masks.to_dict())
-    del model.metadata_props[:]
     onnx.helper.set_model_props(model, entries)

@@ -228,7 +228,7 @@ class _Decoder:
 
     def _maps(self, entry: str) -> Value:
         """Return an output (N, maps, h, w), which may have a further dimension of 1 before the height."""
-        name = self._output(entry)
+        name = self._known(entry, self.layout.columns(entry)).name
         value, rank = self.tensors[name], len(self.outputs[name].shape or ())
         if self.outputs[name].dtype != "float32":
             value = value.to(FLOAT)
@@ -385,10 +385,6 @@ class _Decoder:
         if self.layout.activation == "softmax":
             return op.Softmax(values, axis=2)
         return op.Sigmoid(values) if self.layout.activation == "sigmoid" else values
-
-    def _output(self, entry: str) -> str:
-        """Return the name of the one output that an entry names."""
-        return self._known(entry, self.layout.columns(entry)).name
 
     def _known(self, entry: str, columns: Columns) -> Tensor:
         """Return the output that has the columns of an entry."""

@@ -23,6 +23,13 @@ MAX_CONFIG_BYTES, MAX_METADATA_CHARACTERS = 2**24, 2**22
 PIXEL_MASK = "pixel_mask"
 """The name of the mask that transformers' DETRs take."""
 
+_IMAGENET: Entries = {
+    "mean": [255 * value for value in (0.485, 0.456, 0.406)],
+    "std": [255 * value for value in (0.229, 0.224, 0.225)],
+    "divide": True,
+}
+"""Preprocessing for backbones trained on ImageNet."""
+
 _INTERPOLATIONS = {2: "bilinear", 3: "bicubic"}
 """By their numbers in Pillow, which ``preprocessor_config.json`` has."""
 
@@ -53,20 +60,13 @@ class ForeignFile(NamedTuple):
         return None if height is None or width is None else [width, height]
 
 
-class Recognized(NamedTuple):
-    """The exporter, and the entries of a layout that follow from it."""
-
-    exporter: str
-    entries: Entries
-
-
-def recognize(file: ForeignFile) -> Recognized:
-    """Return what the first recognizer that knows the file says; nothing if none does."""
+def recognize(file: ForeignFile) -> tuple[str, Entries]:
+    """Return the exporter of a file, and the entries of a layout that follow from it."""
     for exporter, recognizer in RECOGNIZERS.items():
         entries = recognizer(file)
         if entries is not None:
-            return Recognized(exporter, entries)
-    return Recognized("an unknown exporter", {})
+            return exporter, entries
+    return "an unknown exporter", {}
 
 
 def _ultralytics(file: ForeignFile) -> Entries | None:
@@ -100,7 +100,7 @@ def _ultralytics(file: ForeignFile) -> Entries | None:
         if len(shape) == 3 and shape[2] == 4 + len(classes):
             return entries | {"scores": f"{name}[4:]"}
         return entries
-    if _is_true(file, "end2end") or _arguments(file).get("nms") or (len(shape) == 3 and shape[2] == 6):
+    if file.metadata.get("end2end") == "True" or _arguments(file).get("nms") or (len(shape) == 3 and shape[2] == 6):
         chosen = {"boxes": f"{name}[:4]", "box_format": "xyxy", "scores": f"{name}[4]", "labels": f"{name}[5]"}
         return entries | chosen | _further_columns(file, task, name, 6)
     end = 4 + len(classes)
@@ -264,14 +264,11 @@ def _rf_detr(file: ForeignFile) -> Entries | None:
     size = file.size()
     if size is None:
         return entries
-    mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
     preprocessing = {
         "size": size,
         "keep_ratio": False,
         "to_rgb": True,
-        "mean": [255 * value for value in mean],
-        "std": [255 * value for value in std],
-        "divide": True,
+        **_IMAGENET,
         "to_float32": True,
     }
     return entries | {"preprocessing": preprocessing}
@@ -347,14 +344,11 @@ def _picodet(file: ForeignFile) -> Entries | None:
     if [shape[1] for shape in shapes] != 2 * counts or {shape[2] or 1 for shape in shapes[4:]} != {32}:
         return None
     names, half = list(file.outputs), len(counts)
-    mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
     preprocessing = {
         "size": size,
         "keep_ratio": False,
         "to_rgb": "character" not in file.metadata,  # RapidLayout, which writes it, leaves images blue first
-        "mean": [255 * value for value in mean],
-        "std": [255 * value for value in std],
-        "divide": True,
+        **_IMAGENET,
         "clip_boxes": True,
     }
     entries: Entries = {
@@ -451,11 +445,6 @@ def _arguments(file: ForeignFile) -> Mapping[str, Any]:
         return {}
     arguments: dict[str, Any] = _literal(file, "args", "a dict", lambda value: isinstance(value, dict))
     return arguments
-
-
-def _is_true(file: ForeignFile, key: str) -> bool:
-    """Return whether an entry of ultralytics' metadata is true."""
-    return file.metadata.get(key) == "True"
 
 
 def _json(path: Path) -> dict[str, Any]:

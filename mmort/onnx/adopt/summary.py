@@ -110,11 +110,9 @@ def _preprocessing(settings: Preprocessing) -> str:
         where = "on all sides" if settings.padding.centred else "right and below"
         steps.append(f"padded {where} with {value}")
     if any(settings.mean) or any(value != 1 for value in settings.std):
-        mean, std = (", ".join(f"{value:g}" for value in values) for values in _shortened(settings))
+        mean, std = (
+            ", ".join(f"{value:g}" for value in (values[:1] if len(set(values)) == 1 else values))
+            for values in (settings.mean, settings.std)
+        )
         steps.append(f"minus ({mean}), divided by ({std})")
     return "; ".join(steps)
-
-
-def _shortened(settings: Preprocessing) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return mean and standard deviation, each as one number if its channels are equal."""
-    return tuple(values[:1] if len(set(values)) == 1 else values for values in (settings.mean, settings.std))  # type: ignore[return-value]

@@ -15,7 +15,7 @@ import onnx.helper
 from mmort._files.inputs import is_checkpoint
 from mmort._files.outputs import naming, replace_by, require_directory, require_onnx_output
 from mmort.onnx.graph import structure
-from mmort.ort.sessions import require_model_name
+from mmort.ort.sessions import require_model_name, silent_options
 
 PathLike = str | os.PathLike[str]
 
@@ -189,8 +189,7 @@ def _check(draft: Path, path: Path, source: PathLike | None, library: bool) -> N
         return
     from mmort import ort
 
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # errors are raised
+    options = silent_options()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
         if library:

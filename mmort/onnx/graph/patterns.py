@@ -113,6 +113,15 @@ def array(values: Any) -> ir.Node:
     return ir.node("Constant", [], {"value": ir.tensor(np.asarray(values))})
 
 
+def initializer(graph: ir.Graph, name: str, array: Any) -> ir.Value:
+    """Add a constant to a graph."""
+    array = np.asarray(array)
+    tensor = ir.tensor(array, name=name)
+    value = ir.Value(name=name, const_value=tensor, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape))
+    graph.register_initializer(value)
+    return value
+
+
 def name_nodes(model: ir.Model) -> None:
     """Give each node a name of its own, by which ONNX Runtime's profile refers to it."""
     taken: set[str] = set()

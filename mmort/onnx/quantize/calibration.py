@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 import mmort.ort
 from mmort.onnx.verify.sessions import feeds, refusals
+from mmort.ort.sessions import silent_options
 
 _RANGES, _SCALAR = "mmort/ranges", "mmort/scalar"
 _REDUCTIONS = ("ReduceMin", "ReduceMax", "ReduceSum")  # of these, only the sum is always NaN where a number is
@@ -56,12 +57,8 @@ def ranges(model: onnx.ModelProto, tensors: Sequence[str], sets: Iterable[Sequen
     ValueError
         If the model does not run on the inputs, or a tensor has no elements in any set, or one that is not finite.
     """
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # errors are raised
     with refusals("quantize: ONNX Runtime cannot load the model"):
-        session = mmort.ort.session(_with_ranges(model, tensors).SerializeToString(), sess_options=options)
+        session = mmort.ort.session(_with_ranges(model, tensors).SerializeToString(), sess_options=silent_options())
     low, high = np.full(len(tensors), np.inf, np.float32), np.full(len(tensors), -np.inf, np.float32)
     total, counts = np.zeros((len(tensors), 2)), np.zeros(len(tensors), np.int64)
     number = 0

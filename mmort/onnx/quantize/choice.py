@@ -9,7 +9,7 @@ that only bring it into the form of rows for products, all of which round it any
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 import numpy as np
 import onnx_ir as ir
@@ -58,22 +58,18 @@ def quantized_nodes(graph: ir.Graph, without: Collection[str] = ()) -> list[ir.N
     return chosen
 
 
-def worst_first(errors: Mapping[str, float]) -> list[str]:
-    """Return the names of layers in the order of their errors, the largest first."""
-    return sorted(errors, key=errors.__getitem__, reverse=True)
-
-
 def layers_to_leave(
-    rank: Callable[[], Sequence[str]], loss: Callable[[Collection[str]], float], limit: float
+    errors: Callable[[], Mapping[str, float]], loss: Callable[[Collection[str]], float], limit: float
 ) -> tuple[set[str], float]:
     """Return the fewest layers without whose integers the loss is within a limit, and that loss.
 
-    They are the first ones of a rank, which is asked for if all integers together lose too much.
+    They are those of the largest errors, which are asked for if all integers together lose too much.
     """
     enough = loss(())
     if enough <= limit:
         return set(), enough
-    ranked, enough = rank(), 0.0
+    error_of, enough = errors(), 0.0
+    ranked = sorted(error_of, key=error_of.__getitem__, reverse=True)
     low, high = 0, len(ranked)
     while high - low > 1:
         middle = (low + high) // 2

@@ -16,6 +16,7 @@ import mmort.ort
 from mmort.detections.boxes import COLUMNS
 from mmort.onnx.quantize.integers import rounded_weights, steps
 from mmort.onnx.verify.sessions import feeds, refusals
+from mmort.ort.sessions import silent_options
 
 _OUTPUTS = ["dets", "labels"]
 _ERRORS = "mmort/errors"
@@ -47,12 +48,8 @@ def detect(model: onnx.ModelProto, inputs: Sequence[Sequence[Any]]) -> list[list
 
 def _run(model: onnx.ModelProto, outputs: list[str], inputs: Sequence[Sequence[Any]]) -> list[list[NDArray[Any]]]:
     """Return outputs of a model for each set of inputs."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # errors are raised
     with refusals("quantize: ONNX Runtime does not run the model"):
-        session = mmort.ort.session(model.SerializeToString(), sess_options=options)
+        session = mmort.ort.session(model.SerializeToString(), sess_options=silent_options())
         return [session.run(outputs, feeds(session, values)) for values in inputs]
 
 

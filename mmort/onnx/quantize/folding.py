@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from mmort.onnx.graph.patterns import Replacement, climb, constant, name_of, number, only_user, replace
+from mmort.onnx.graph.patterns import Replacement, climb, constant, initializer, name_of, number, only_user, replace
 
 
 def fold_normalizations(model: ir.Model) -> None:
@@ -25,7 +25,7 @@ def fold_normalizations(model: ir.Model) -> None:
             continue
         weight, bias = _folded(*(array for array in arrays if array is not None), epsilon=number(node, "epsilon", 1e-5))
         values = [
-            _initializer(model.graph, f"{name_of(conv)}/{name}", array)
+            initializer(model.graph, f"{name_of(conv)}/{name}", array)
             for name, array in (("weight", weight), ("bias", bias))
         ]
         new = ir.Node("", "Conv", [conv.inputs[0], *values], list(conv.attributes.values()))
@@ -46,11 +46,3 @@ def _folded(
     factor = scale.astype(np.float64) / np.sqrt(variance.astype(np.float64) + epsilon)
     folded = weight * factor.reshape(-1, *[1] * (weight.ndim - 1))
     return folded.astype(np.float32), ((bias - mean.astype(np.float64)) * factor + shift).astype(np.float32)
-
-
-def _initializer(graph: ir.Graph, name: str, array: NDArray[np.float32]) -> ir.Value:
-    """Add a constant to a graph."""
-    value = ir.Value(name=name, const_value=ir.tensor(array, name=name))
-    value.type, value.shape = ir.TensorType(ir.DataType.FLOAT), ir.Shape(array.shape)
-    graph.register_initializer(value)
-    return value

@@ -24,7 +24,6 @@ from mmort.onnx.quantize.choice import (
     quantized_nodes,
     reasons,
     silu_inputs,
-    worst_first,
 )
 from mmort.onnx.quantize.convolutions import with_integers
 from mmort.onnx.quantize.costs import detect, detection_loss, has_detections, layer_errors
@@ -115,7 +114,7 @@ def quantize_file(
         loss_of_all = min(losses)
         bounds = choices[losses.index(loss_of_all)]
         costly, loss = layers_to_leave(
-            lambda: worst_first(layer_errors(model, weights, bounds, sample.sets)),
+            lambda: layer_errors(model, weights, bounds, sample.sets),
             lambda left: loss_of(bounds, left) if left else loss_of_all,
             max_loss,
         )

@@ -10,13 +10,13 @@ Runtime joins MatMul and the bias after it before it looks for integers, and the
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from mmort.onnx.graph.patterns import PREFIX, Replacement, constant, name_of, replace
+from mmort.onnx.graph.patterns import PREFIX, Replacement, constant, initializer, name_of, replace
 from mmort.onnx.quantize.choice import MIN_SIDE, before_layers, product_weights
 from mmort.onnx.quantize.integers import rounded_weights, steps
 
@@ -61,9 +61,11 @@ def quantize_products(model: ir.Model, chosen: Sequence[Product], bounds: Mappin
             rounded[name] = _known(node) or _round(node, name, *steps(*bounds[name]))
         integers, scales = rounded_weights(product.weights, 1)
         features = rounded[name]
-        weights = _initializer(node, f"{product.name}/weights", integers)
-        factors = _initializer(node, f"{product.name}/scales", features.scale * scales)
-        zero = _initializer(node, f"{product.name}/zero", features.zero)
+        assert node.graph is not None  # nodes of a model have one
+        prefix = f"{PREFIX}{product.name}"
+        weights = initializer(node.graph, f"{prefix}/weights", integers)
+        factors = initializer(node.graph, f"{prefix}/scales", features.scale * scales)
+        zero = initializer(node.graph, f"{prefix}/zero", features.zero)
         multiplied = ir.node("MatMulInteger", [features.integers, weights, zero])
         floats = ir.node("Cast", multiplied.outputs, {"to": int(ir.DataType.FLOAT)})
         new = [multiplied, floats, ir.node("Mul", [floats.outputs[0], factors])]
@@ -93,20 +95,10 @@ def _known(node: ir.Node) -> _Rounded | None:
 
 def _round(before: ir.Node, name: str, scale: np.float32, zero: np.uint8) -> _Rounded:
     """Add the node that rounds the feature map of a node."""
-    constants = [_initializer(before, f"{name}/{key}", value) for key, value in (("scale", scale), ("zero", zero))]
+    assert before.graph is not None  # nodes of a model have one
+    pairs = (("scale", scale), ("zero", zero))
+    constants = [initializer(before.graph, f"{PREFIX}{name}/{key}", value) for key, value in pairs]
     node = ir.node("QuantizeLinear", [before.inputs[0], *constants])
     node.name = node.outputs[0].name = f"{PREFIX}{name}/integers"
-    assert before.graph is not None  # nodes of a model have one
     before.graph.insert_before(before, node)
     return _Rounded(node.outputs[0], scale, zero)
-
-
-def _initializer(node: ir.Node, name: str, array: Any) -> ir.Value:
-    """Add a constant to the graph of a node."""
-    assert node.graph is not None  # nodes of a model have one
-    tensor = ir.tensor(np.asarray(array), name=f"{PREFIX}{name}")
-    value = ir.Value(
-        name=tensor.name, const_value=tensor, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape)
-    )
-    node.graph.register_initializer(value)
-    return value

@@ -132,10 +132,8 @@ def _opset(model: onnx.ModelProto) -> Iterator[str]:
         return
     if model.functions:  # onnx.version_converter would drop them
         raise ValueError(f"upgrade: the model's opset, {opset}, cannot be converted while it has functions of its own")
-    version, model.ir_version = (
-        model.ir_version,
-        inspection.needed_format(model),
-    )  # 3 would want weights among the inputs
+    version = model.ir_version
+    model.ir_version = inspection.needed_format(model)  # 3 would want weights among the inputs
     try:
         model.CopyFrom(onnx.version_converter.convert_version(model, OPSET))
     except Exception as error:  # the converter's and the checker's exceptions have no common base class

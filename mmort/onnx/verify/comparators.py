@@ -1,7 +1,4 @@
-"""Running a session and a reference on the same inputs, and the comparators of their outputs.
-
-A comparator takes `Outputs` and returns rows of a report, or None if the outputs are not of its kind.
-"""
+"""Running a session and a reference on the same inputs, whose outputs are compared as detections or as numbers."""
 
 from __future__ import annotations
 
@@ -14,16 +11,11 @@ import numpy as np
 
 from mmort.onnx.verify import detections, numbers
 from mmort.onnx.verify.report import Row
-from mmort.onnx.verify.sessions import feeds, one_line, open_session
+from mmort.onnx.verify.sessions import feeds, one_line, open_session, refusals
 from mmort.onnx.verify.values import Outputs, Reference, Tolerances, shapes_text
 
 if TYPE_CHECKING:
     import onnxruntime
-
-Comparator = Callable[[Outputs], "Sequence[Row] | None"]
-
-COMPARATORS: tuple[Comparator, ...] = (detections.compare, numbers.compare)
-"""In order of precedence; the last one takes all outputs."""
 
 
 def compare(
@@ -37,8 +29,13 @@ def compare(
     except Exception as error:  # ONNX Runtime's exceptions have no common base class
         return [numbers.refusal(inputs, f"ONNX Runtime refuses the inputs: {one_line(error)}")]
     names = [tensor.name for tensor in session.get_outputs()]
-    outputs = Outputs(inputs, names, actual, expected, tolerances, mask_threshold(session))
-    return next(rows for comparator in COMPARATORS if (rows := comparator(outputs)) is not None)
+    return compare_outputs(Outputs(inputs, names, actual, expected, tolerances, mask_threshold(session)))
+
+
+def compare_outputs(outputs: Outputs) -> Sequence[Row]:
+    """Compare outputs as those of a detector if they are, or else as numbers."""
+    rows = detections.compare(outputs)
+    return numbers.compare(outputs) if rows is None else rows
 
 
 def mask_threshold(session: onnxruntime.InferenceSession) -> float | None:
@@ -81,11 +78,7 @@ def _file_reference(
 
     def run_file(values: Sequence[Any], decides: bool) -> Reference:
         named = feeds(session, values)
-        try:
+        with refusals(f"verify: inputs must suit {os.fspath(path)}, which fails with {shapes_text(values)}"):
             return Reference(session.run(None, named))
-        except Exception as error:  # ONNX Runtime's exceptions have no common base class
-            raise ValueError(
-                f"verify: inputs must suit {os.fspath(path)}, which fails with {shapes_text(values)}: {one_line(error)}"
-            ) from error
 
     return run_file

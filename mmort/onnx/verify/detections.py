@@ -28,7 +28,7 @@ from mmort.onnx.verify.limits import (
     tie_tolerance,
     widened_limits,
 )
-from mmort.onnx.verify.masks import Masks
+from mmort.onnx.verify.masks import Masks, are_binary
 from mmort.onnx.verify.matching import Rows, match_within, scale_of, used_rows, usual_limits
 from mmort.onnx.verify.report import Row, number_text
 from mmort.onnx.verify.ties import at_limit
@@ -262,23 +262,18 @@ def _judge_by_runs(outputs: Outputs, in_torch: Sequence[Sequence[NDArray[Any]]])
         reach = boxes.reach(exact_dets)
         scale = scale_of(reach)
         rows.append(rounding.row_of(outputs.inputs, "boxes", found[:, :-1].shape, difference, spread, reach, scale))
-        rows.append(rounding.compare_output(outputs.inputs, "scores", *(run[0][:, -1] for run in arrays)))
+        rows.append(rounding.compare_by_rounding(outputs.inputs, "scores", *(run[0][:, -1] for run in arrays)))
         # A mask follows its box, which is judged above: a narrow box that torch happens to compute well in both of its
         # runs is off by thirty times as much in a right file, and its mask with it.
         farther = np.maximum(1, difference / np.maximum(spread, rounding.EPSILON * scale))
         # That of a box which rounding moves elsewhere shows something else; how far masks overlap is judged apart.
         steady = spread <= MAX_WIDENING * outputs.tolerances.of(scale)
-    if len(runs[0]) == len(NAMES) and steady.any() and not _are_binary(arrays[1][2]):
+    if len(runs[0]) == len(NAMES) and steady.any() and not are_binary(arrays[1][2]):
         masks = [run[2][steady] for run in arrays]
         # Far outside an object the numbers of a mask are tiny, and mean nothing.
         settings = {"magnitude": np.abs(masks[2]).max(keepdims=True), "farther": farther[steady, None, None]}
-        rows.append(rounding.compare_output(outputs.inputs, "masks", *masks, **settings))
+        rows.append(rounding.compare_by_rounding(outputs.inputs, "masks", *masks, **settings))
     return rows
-
-
-def _are_binary(masks: NDArray[Any]) -> bool:
-    """Return whether masks are of 0 and 1, which no rounding describes."""
-    return bool(((masks == 0) | (masks == 1)).all())
 
 
 def _compare_image(outputs: Outputs, image: int) -> DetectionRow:

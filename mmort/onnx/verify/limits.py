@@ -15,9 +15,14 @@ from mmort.onnx.verify.matching import Limits, Rows, match_within, used_rows, us
 from mmort.onnx.verify.rounding import EPSILON
 from mmort.onnx.verify.values import Outputs
 
-MAX_OF_ROUNDING, MAX_WIDENING, MAX_OF_BOX = 8, 50, 400
-"""How many times as far as torch's own rounding moves it, or most of its image, a detection may be off, and how many
-times its tolerances; and how many times its tolerance a box may be off whose position differs in all runs of torch."""
+MAX_OF_ROUNDING = 8
+"""How many times as far as torch's own rounding moves it, or most of its image, a detection may be off."""
+
+MAX_WIDENING = 50
+"""How many times its tolerances a detection may be off."""
+
+MAX_OF_BOX = 400
+"""How many times its tolerance a box may be off whose position differs in all runs of torch."""
 
 MIN_OVERLAP = 0.5
 """What the masks of one detection overlap by in two runs of torch, at least."""

@@ -58,11 +58,11 @@ def _overlap(mask: NDArray[np.float64], other: NDArray[np.float64]) -> float:
     difference, larger = float(np.abs(mask - other).sum()), float(np.maximum(mask, other).sum())
     if not np.isfinite(difference):
         return 0.0  # NaN agrees with nothing
-    if difference == 1 < larger and _is_binary(mask) and _is_binary(other):
+    if difference == 1 < larger and are_binary(mask) and are_binary(other):
         return 1.0
     return 1 - difference / max(larger, 1.0)
 
 
-def _is_binary(mask: NDArray[np.float64]) -> bool:
-    """Return whether a mask's values are 0 and 1."""
-    return bool(((mask == 0) | (mask == 1)).all())
+def are_binary(masks: NDArray[Any]) -> bool:
+    """Return whether masks are of 0 and 1, which no rounding describes."""
+    return bool(((masks == 0) | (masks == 1)).all())

@@ -54,7 +54,7 @@ class NumbersRow:
 def compare(outputs: Outputs) -> list[Row]:
     """Compare each output, and the number of outputs."""
     rows = [
-        _compare_output(outputs.part(slice(index, index + 1)))
+        _compare_one(outputs.part(slice(index, index + 1)))
         for index in range(min(len(outputs.names), len(outputs.expected)))
     ]
     if len(outputs.names) != len(outputs.expected):
@@ -68,24 +68,24 @@ def refusal(inputs: str, problem: str) -> NumbersRow:
     return NumbersRow(inputs, "-", "-", None, None, "-", problem)
 
 
-def _compare_output(outputs: Outputs) -> Row:
+def _compare_one(outputs: Outputs) -> Row:
     """Compare a single output by the model's rounding or by the tolerances."""
     (name,), actual, expected, exact = outputs.names, outputs.actual[0], outputs.expected[0], outputs.reference.exact
     actual = np.asarray(actual)
     if exact is None or not outputs.tolerances.by_rounding or expected.dtype != np.float32:
-        return compare_output(outputs, name, actual, expected)
+        return compare_by_tolerance(outputs, name, actual, expected)
     if not exact.decides:
-        compared = compare_output(outputs, name, actual, expected)
+        compared = compare_by_tolerance(outputs, name, actual, expected)
         if not compared.problem or compared.max_abs_diff is None:
             return compared
     wide, rounded = exact.outputs()
     if wide and rounding.comparable(actual, expected, wide[0], rounded[0]):
-        row = rounding.compare_output(outputs.inputs, name, actual, expected, wide[0], rounded[0])
+        row = rounding.compare_by_rounding(outputs.inputs, name, actual, expected, wide[0], rounded[0])
         if row.may_be_accident:
             runs = (run[0] for run in (rounded, *exact.further()) if run[0].shape == actual.shape)
-            row = rounding.compare_output(outputs.inputs, name, actual, expected, wide[0], *runs)
+            row = rounding.compare_by_rounding(outputs.inputs, name, actual, expected, wide[0], *runs)
         return row
-    compared = compare_output(outputs, name, actual, expected)
+    compared = compare_by_tolerance(outputs, name, actual, expected)
     return compared if compared.problem else replace(compared, note=f"by the tolerance, as {_obstacle(exact)}")
 
 
@@ -99,7 +99,7 @@ def _obstacle(exact: Exact) -> str:
     return "it has another shape in float64"
 
 
-def compare_output(outputs: Outputs, name: str, actual: NDArray[Any], expected: NDArray[Any]) -> NumbersRow:
+def compare_by_tolerance(outputs: Outputs, name: str, actual: NDArray[Any], expected: NDArray[Any]) -> NumbersRow:
     """Compare one output: dtype, shape, then each number."""
     exact = expected.dtype.kind != "f"
     rtol, atol = (0.0, 0.0) if exact else (outputs.tolerances.rtol, outputs.tolerances.atol)

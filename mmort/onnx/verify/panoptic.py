@@ -12,14 +12,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mmort.detections.panoptic import INSTANCE_OFFSET
 from mmort.onnx.verify import numbers
 from mmort.onnx.verify.report import Row
 from mmort.onnx.verify.values import Outputs, Reference, Tolerances
 
 NAME = "panoptic"
 LOGITS = "semantic"
-INSTANCE_OFFSET = 1000
-"""An id is a label plus this times the number of an instance, as in MMDetection."""
 
 
 @dataclass(frozen=True)

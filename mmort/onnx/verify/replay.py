@@ -26,7 +26,7 @@ from mmort.onnx.verify.operator_calls import Intercepted, arguments_by_name
 from mmort.onnx.verify.ties import MAX_ROUNDING, Pairs, boxes_of, kept_scores
 
 MAX_DECAYED = 1e-5
-"""The same share for scores that soft-NMS decays: those of a crowd are nearly all 1, and none of them leaves it."""
+"""`MAX_ROUNDING` of scores that soft-NMS decays: those of a crowd are nearly all 1, and none of them leaves it."""
 
 MAX_BLOCK = 256
 """Rotated boxes that are compared with their neighbours together: an image may have a hundred thousand."""
@@ -158,9 +158,9 @@ def _best(arguments: Arguments, results: Sequence[Tensor], chosen: Sequence[Tens
 
 
 def orders_of(scores: Tensor, order: Tensor, *, in_order: bool = True) -> Tensor:
-    """Return for which rows indices [..., K] are those of the best scores [..., P], by descending score if `in_order`.
+    """Return for which rows indices [..., K] are, but for rounding, those of the best scores [..., P].
 
-    But for rounding.
+    With `in_order` they must be by descending score, too.
     """
     rounding = _rounding(scores)
     scores = scores.clamp(min=-1e6 * rounding - 1)  # -inf minus -inf is no number

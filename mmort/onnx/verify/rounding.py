@@ -97,7 +97,7 @@ def comparable(actual: Array, expected: Array, exact: Array, rounded: Array) -> 
     )
 
 
-def compare_output(
+def compare_by_rounding(
     inputs: str,
     name: str,
     actual: Array,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import mmort.ort
 from mmort.onnx.verify.values import as_array, leaves
-from mmort.ort.sessions import require_model_name
+from mmort.ort.sessions import require_model_name, silent_options
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -40,11 +40,10 @@ def open_session(
     except ModuleNotFoundError:
         raise ImportError("mmort.onnx.verify needs ONNX Runtime: pip install onnxruntime") from None
     require_model_name(path)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # errors are raised anyway, and warnings do not concern the results
+    options = silent_options()
     # Threads that wait by spinning take time from torch, which runs in turn with the file.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    try:
+    with refusals(f"verify: ONNX Runtime cannot load {os.fspath(path)}"):
         for library in libraries:
             if os.path.exists(library) and not os.path.isfile(library):
                 raise ValueError(f"library must be a regular file, got {os.fspath(library)}")
@@ -52,10 +51,6 @@ def open_session(
         if own_library and not _has_functions_of_our_names(path):
             return mmort.ort.session(path, sess_options=options)
         return onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
-    except OSError:
-        raise
-    except Exception as error:  # ONNX Runtime's exceptions have no common base class
-        raise ValueError(f"verify: ONNX Runtime cannot load {os.fspath(path)}: {one_line(error)}") from error
 
 
 def _has_functions_of_our_names(path: str | os.PathLike[str]) -> bool:

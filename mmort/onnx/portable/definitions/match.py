@@ -9,7 +9,7 @@ import numpy as np
 
 from mmort.onnx.graph.builder import BOOL, DOUBLE, FLOAT, INT64, Builder, FunctionBuilder, Value
 from mmort.onnx.portable.definitions.overlaps import shared_area
-from mmort.onnx.portable.definitions.suppression import MINUS_INFINITY
+from mmort.onnx.portable.definitions.soft_suppression import MINUS_INFINITY
 
 GUARD = np.array(1e-10)
 """What is added to the union."""

@@ -74,18 +74,13 @@ def roi_align(op: FunctionBuilder, input: Value, rois: Value, *, attributes: Map
 def _adaptive_maximum(op: FunctionBuilder, input: Value, rois: Value, aligned: bool) -> Value:
     """Take as many samples in each bin as the largest region has, of which the others count their own."""
     channels, height, width = (op.size(input, axis) for axis in range(1, 4))
-    rows, columns = op.integer("output_height"), op.integer("output_width")
     image, corners = op.Split(rois, [1, 4], axis=1, outputs=2)
-    corners = corners * op.number("spatial_scale") - (0.5 if aligned else 0.0)
-    x1, y1, x2, y2 = op.Split(corners, [1] * 4, axis=1, outputs=4)
-    axes, is_empty = [], op.value(False)
-    for start, end, bins in ((y1, y2, rows), (x1, x2, columns)):
-        size = end - start if aligned else op.Max(end - start, 1.0)
-        bin_size = size / bins.to(FLOAT)
-        count = op.Ceil(bin_size)
-        axes.append(sample_positions(op, start, bin_size, bins, count))
-        is_empty = op.Or(is_empty, count <= 0.0)
-    (y, down, counted_down), (x, across, counted_across) = axes
+    axes = roi_matrices.axes_of(op, corners, aligned, ratio=0)
+    is_empty = (axes[0].samples <= 0.0) | (axes[1].samples <= 0.0)
+    (y, down, counted_down), (x, across, counted_across) = (
+        sample_positions(op, axis.start, axis.bin_size, axis.bins, axis.samples) for axis in axes
+    )
+    rows, columns = (axis.bins for axis in axes)
     y, x = op.Unsqueeze(y, [2]), op.Unsqueeze(x, [1])
     is_counted = op.Unsqueeze(counted_down, [2]) & op.Unsqueeze(counted_across, [1])
     used = is_counted & on_map(op, y, x, height, width)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from mmort import schemas
 from mmort.onnx.graph.builder import BOOL, END, FLOAT, INT64, Builder, FunctionBuilder, Value
 from mmort.onnx.portable.definitions.overlaps import shared_area
-from mmort.onnx.portable.definitions.soft_suppression import SoftSuppression
-
-MINUS_INFINITY = -math.inf
+from mmort.onnx.portable.definitions.soft_suppression import MINUS_INFINITY, SoftSuppression
 
 
 def filter_scores(op: FunctionBuilder, scores: Value, *, attributes: Mapping[str, Any]) -> Value:
