@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from mmort.mmcv.derivatives import gradients
-from mmort.mmcv.sampling import bilinear, bin_positions, gradient_of_samples
+from mmort.mmcv.sampling import bilinear, gradient_of_samples
+from mmort.torch.gradients import bin_positions
 
 __all__ = [
     "bezier_align_backward",

@@ -9,7 +9,8 @@ from torch import Tensor
 
 import mmort.torch
 from mmort.mmcv.derivatives import gradients
-from mmort.mmcv.sampling import bilinear, bin_positions, gradient_of_samples
+from mmort.mmcv.sampling import bilinear, gradient_of_samples
+from mmort.torch.gradients import bin_positions
 
 __all__ = [
     "riroi_align_rotated_backward",

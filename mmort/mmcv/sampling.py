@@ -40,13 +40,3 @@ def gradient_of_samples(maps: Tensor, plane: Tensor, y: Tensor, x: Tensor, sampl
 
     (gradient,) = gradients(sample, [maps.flatten(0, 1)[:, None]], sample_gradient.reshape(1, -1))
     return gradient.reshape(maps.shape)
-
-
-def bin_positions(start: Tensor, length: Tensor, bins: int, sampling_ratio: int) -> Tensor:
-    """Return the positions of samples in the bins of a range, (bins, samples): `sampling_ratio` or one for each pixel.
-
-    Start and length are numbers; the samples of a bin are evenly spaced.
-    """
-    samples = sampling_ratio if sampling_ratio > 0 else max(int((length / bins).ceil()), 0)
-    steps = (torch.arange(samples, dtype=start.dtype) + 0.5) / max(samples, 1)
-    return start + (torch.arange(bins, dtype=start.dtype)[:, None] + steps) * (length / bins)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, NamedTuple
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,17 @@ from mmort.detections.panoptic import PanopticFormat
 from mmort.images import resize_mask
 from mmort.predict.preprocessing import Prepared, require_fields
 
-_WORDS = {
-    "area": ("box", "image"),
-    "rescaling": ("crop", "edges", "fit", "scale", "stretch"),
-    "boxes": ("output", "masks"),
-    "scores": ("output", "masks"),
-    "alignment": ("centres", "corners"),
+Area = Literal["box", "image"]
+Rescaling = Literal["crop", "edges", "fit", "scale", "stretch"]
+Origin = Literal["output", "masks"]
+Alignment = Literal["centres", "corners"]
+
+WORDS: dict[str, tuple[str, ...]] = {
+    "area": get_args(Area),
+    "rescaling": get_args(Rescaling),
+    "boxes": get_args(Origin),
+    "scores": get_args(Origin),
+    "alignment": get_args(Alignment),
 }
 """The values of `MaskFormat`'s fields that are words."""
 
@@ -84,22 +89,21 @@ class MaskFormat:
     (8, True)
     """
 
-    area: Literal["box", "image"] = "box"
+    area: Area = "box"
     threshold: float = 0.5
     stride: int = 1
-    rescaling: Literal["crop", "edges", "fit", "scale", "stretch"] = "crop"
-    boxes: Literal["output", "masks"] = "output"
-    scores: Literal["output", "masks"] = "output"
-    alignment: Literal["centres", "corners"] = "centres"
+    rescaling: Rescaling = "crop"
+    boxes: Origin = "output"
+    scores: Origin = "output"
+    alignment: Alignment = "centres"
     panoptic: PanopticFormat | None = None
     inside_boxes: bool = False
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            allowed = _WORDS.get(field.name)
-            if allowed is not None and getattr(self, field.name) not in allowed:
-                words = " or ".join(map(repr, allowed))
-                raise ValueError(f"MaskFormat: {field.name} must be {words}, got {getattr(self, field.name)!r}")
+        for name, words in WORDS.items():
+            if getattr(self, name) not in words:
+                choices = " or ".join(map(repr, words))
+                raise ValueError(f"MaskFormat: {name} must be {choices}, got {getattr(self, name)!r}")
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> MaskFormat:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, get_args
 
+from mmort.detections.panoptic import Source
+from mmort.predict import mask_format, preprocessing
 from mmort.predict.mask_format import MaskFormat
 from mmort.predict.preprocessing import Preprocessing
 
@@ -66,17 +68,13 @@ def read_metadata(path: str, entries: Mapping[str, str]) -> Metadata:
         classes = values.get("classes")
         if classes is not None:
             _require("classes", classes, _is_names, "a list of names")
-        preprocessing, masks = values.get("preprocessing"), values.get("masks")
-        if preprocessing is not None:
-            _check_entries("preprocessing", preprocessing, _PREPROCESSING)
-        if masks is not None:
-            _check_entries("masks", masks, _MASKS)
-        elif "mmort_version" in entries:
+        settings, masks = values.get("preprocessing"), values.get("masks")
+        if masks is None and "mmort_version" in entries:
             masks = {}  # before mmort wrote "masks", all of its files had masks over boxes
         return Metadata(
             tuple(classes) if classes else None,
-            None if preprocessing is None else Preprocessing.from_dict(preprocessing),
-            None if masks is None else MaskFormat.from_dict(masks),
+            None if settings is None else read_preprocessing(settings),
+            None if masks is None else read_mask_format(masks),
             _encoder_file(values.get("texts")),
         )
     except (TypeError, ValueError) as error:
@@ -226,30 +224,24 @@ _PREPROCESSING: dict[str, Any] = {
         "in_image": _FLAG,
         "centred": _FLAG,
     },
-    "resize_backend": _words("cv2", "pillow", "torchvision"),
-    "interpolation": _words("bilinear", "bicubic"),
     "to_float32": _FLAG,
     "divide": _FLAG,
     "flip": _FLAG,
     "turn_boxes": _FLAG,
     "turn_size": _FLAG,
-    "rounding": _words("nearest", "down", "truncate"),
     "clip_boxes": _FLAG,
     "inclusive_boxes": _FLAG,
+    **{name: _words(*words) for name, words in preprocessing.WORDS.items()},
 }
 """The entries of "preprocessing", the fields of `Preprocessing`."""
 
 _MASKS: dict[str, Any] = {
-    "area": _words("box", "image"),
     "threshold": _number(),
     "stride": _integer(1, MAX_SIDE),
-    "rescaling": _words("crop", "edges", "fit", "scale", "stretch"),
-    "boxes": _words("output", "masks"),
-    "scores": _words("output", "masks"),
-    "alignment": _words("centres", "corners"),
+    **{name: _words(*words) for name, words in mask_format.WORDS.items()},
     "inside_boxes": _FLAG,
     "panoptic": {
-        "source": _words("queries", "instances"),
+        "source": _words(*get_args(Source)),
         "things": _integer(0, 999),
         "classes": _integer(0, 999),
         "min_visible": _number(0, 1),

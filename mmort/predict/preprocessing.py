@@ -20,7 +20,7 @@ from mmort.predict.padding import Padding, multiple, positive_size
 Rounding = Literal["nearest", "down", "truncate"]
 """How the sides of a resized image become integers."""
 
-_WORDS: dict[str, tuple[str, ...]] = {
+WORDS: dict[str, tuple[str, ...]] = {
     "resize_backend": get_args(ResizeBackend),
     "interpolation": get_args(Interpolation),
     "rounding": get_args(Rounding),
@@ -192,7 +192,7 @@ class Preprocessing:
             raise ValueError(f"preprocessing: pad_or must not be negative, got {self.pad_or}")
         if self.size_divisor < 1:
             raise ValueError(f"preprocessing: size_divisor must be positive, got {self.size_divisor}")
-        for name, words in _WORDS.items():
+        for name, words in WORDS.items():
             if getattr(self, name) not in words:
                 choices = ", ".join(map(repr, words[:-1])) + f" or {words[-1]!r}"
                 raise ValueError(f"preprocessing: {name} must be {choices}, got {getattr(self, name)!r}")

@@ -205,7 +205,7 @@ def _roi_align_rotated(
         centre_x, centre_y = roi[1:3] * spatial_scale - (0.5 if aligned else 0.0)
         sizes = (roi[3:5] * spatial_scale).flip(0)  # height, width
         axes = [
-            _sample_positions(-size / 2, size, bins, sampling_ratio)
+            bin_positions(-size / 2, size, bins, sampling_ratio)
             for size, bins in zip(sizes if aligned else sizes.clamp(min=1), output_size, strict=True)
         ]
         down, across = torch.meshgrid(*(positions.flatten() for positions in axes), indexing="ij")
@@ -222,8 +222,11 @@ def _roi_align_rotated(
     return (input_gradient,)
 
 
-def _sample_positions(start: Tensor, length: Tensor, bins: int, sampling_ratio: int) -> Tensor:
-    """Return the positions of samples along an axis, (bins, samples)."""
+def bin_positions(start: Tensor, length: Tensor, bins: int, sampling_ratio: int) -> Tensor:
+    """Return the positions of samples in the bins of a range, (bins, samples): `sampling_ratio` or one for each pixel.
+
+    Start and length are numbers; the samples of a bin are evenly spaced.
+    """
     count = sampling_ratio if sampling_ratio > 0 else max(int((length / bins).ceil()), 0)
     steps = (torch.arange(count, dtype=start.dtype) + 0.5) / max(count, 1)
     return start + (torch.arange(bins, dtype=start.dtype)[:, None] + steps) * (length / bins)
@@ -231,7 +234,7 @@ def _sample_positions(start: Tensor, length: Tensor, bins: int, sampling_ratio: 
 
 def _sampling_matrix(start: Tensor, length: Tensor, bins: int, size: int, sampling_ratio: int, aligned: bool) -> Tensor:
     """Return the weights of an axis' pixels in its samples, (bins * samples, size)."""
-    position = _sample_positions(start, length if aligned else length.clamp(min=1), bins, sampling_ratio).flatten()
+    position = bin_positions(start, length if aligned else length.clamp(min=1), bins, sampling_ratio).flatten()
     inside = (position >= -1) & (position <= size)
     position = position.clamp(0, size - 1)
     weights = (1 - (position[:, None] - torch.arange(size, dtype=start.dtype)).abs()).clamp(min=0)
