@@ -24,7 +24,7 @@ from mmort.onnx.accelerate.runs import Runs
 from mmort.onnx.graph import files, inspection
 from mmort.onnx.graph.patterns import NotReplaceableError, Replacement, name_of, replace
 from mmort.onnx.verify import verify
-from mmort.onnx.verify.command import check_stated_sizes, random_inputs
+from mmort.onnx.verify.random_inputs import check_stated_sizes, random_inputs
 from mmort.onnx.verify.report import VerificationError
 from mmort.onnx.verify.sessions import feeds, open_session, required_inputs
 

@@ -92,5 +92,5 @@ def adopt(
     ([[10.0, 10.0, 40.0, 30.0]], ('digit',))
     """
     with needed_by("mmort.onnx.adopt"):
-        from mmort.onnx.adopt.command import adopt_file
+        from mmort.onnx.adopt.pipeline import adopt_file
     return adopt_file(path, output, layout, config, force=force)

@@ -228,15 +228,11 @@ class _Decoder:
 
     def _maps(self, entry: str) -> Value:
         """Return an output (N, maps, h, w), which may have a further dimension of 1 before the height."""
-        name = self._known(entry, self.layout.columns(entry)).name
-        value, rank = self.tensors[name], len(self.outputs[name].shape or ())
-        if self.outputs[name].dtype != "float32":
-            value = value.to(FLOAT)
-        if self.is_single:
-            value, rank = self._with_batch(value), rank + 1
+        columns = self.layout.columns(entry)
+        value, rank = self._batch_of(self._known(entry, columns))
         if rank == 5:
             return self.op.Reshape(value, self.op.Gather(self.op.Shape(value), [0, 1, 3, 4]))
-        if rank != 4 or self.layout.columns(entry) != (name, 0, None):
+        if rank != 4 or columns != (columns.output, 0, None):
             raise ValueError(
                 f"adopt: {entry} must be a whole output with a map for each box, or with prototypes of masks, got "
                 f"{getattr(self.layout, entry)!r} with {rank} dimensions"
@@ -392,6 +388,13 @@ class _Decoder:
             raise ValueError(f"adopt: {entry} must name an output, {', '.join(self.outputs)}, got {columns.output!r}")
         return self.outputs[columns.output]
 
+    def _batch_of(self, tensor: Tensor) -> tuple[Value, int]:
+        """Return an output as float32, with a batch, and the number of its dimensions."""
+        value, rank = self.tensors[tensor.name], len(tensor.shape or ())
+        if tensor.dtype != "float32":
+            value = value.to(FLOAT)
+        return (self._with_batch(value), rank + 1) if self.is_single else (value, rank)
+
     def _matrix(self, entry: str, count: int | None = None) -> Value:
         """Return the columns that an entry names, (N, boxes, columns), of which there must be `count`."""
         parts = [self._part(entry, columns, count) for columns in self.layout.parts(entry)]
@@ -399,12 +402,8 @@ class _Decoder:
 
     def _part(self, entry: str, columns: Columns, count: int | None) -> Value:
         """Return the columns that an entry names in one output."""
-        op, tensor, value = self.op, self._known(entry, columns), self.tensors[columns.output]
-        rank = len(tensor.shape or ())
-        if tensor.dtype != "float32":
-            value = value.to(FLOAT)
-        if self.is_single:
-            value, rank = self._with_batch(value), rank + 1
+        op, tensor = self.op, self._known(entry, columns)
+        value, rank = self._batch_of(tensor)
         if rank == 2 and columns == (columns.output, 0, None):
             value, rank = op.Reshape(value, [0, -1, 1]), 3
         if rank != 3:

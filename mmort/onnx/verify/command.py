@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
-import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mmort._files.inputs import is_checkpoint, require_regular
 from mmort.onnx.input_files import read_inputs
 from mmort.onnx.verify import MIN_MASK_OVERLAP, verify
+from mmort.onnx.verify.random_inputs import random_inputs
 from mmort.onnx.verify.report import Report
 from mmort.onnx.verify.sessions import open_session, required_inputs
-from mmort.schemas import ELEMENT_TYPES
-
-_DTYPES = {
-    ELEMENT_TYPES[name]: np.dtype(name) for name in ("float32", "float64", "float16", "int64", "int32", "uint8", "bool")
-}
-"""The dtypes of random inputs, by ONNX Runtime's name."""
-
-MAX_RANDOM_ELEMENTS = 2**26
-"""Of random inputs of the sizes that a file states, which a small file may do as it likes."""
 
 
 def verify_against(
@@ -105,40 +93,6 @@ def verify_against(
     return verify(path, model, sets, rtol=rtol, atol=atol, min_mask_overlap=min_mask_overlap, libraries=libraries)
 
 
-def random_inputs(
-    path: str | os.PathLike[str],
-    sizes: Sequence[Sequence[Sequence[int]]] | None,
-    libraries: Sequence[str | os.PathLike[str]] = (),
-) -> list[list[NDArray[Any]]]:
-    """Make random inputs for a file, always the same ones."""
-    tensors = required_inputs(open_session(path, libraries))
-    names = ", ".join(tensor.name for tensor in tensors)
-    if sizes is None:
-        fixed_shapes = [tensor.shape for tensor in tensors]
-        if not all(isinstance(size, int) for shape in fixed_shapes for size in shape):
-            raise ValueError(
-                f"verify: sizes must be given (--sizes), or inputs (--inputs, --image), as these are dynamic: {names}"
-            )
-        check_stated_sizes(fixed_shapes)
-        sizes = [fixed_shapes]
-    generator = np.random.default_rng(0)
-    inputs = []
-    for shapes in sizes:
-        if len(shapes) != len(tensors):
-            raise ValueError(f"verify: sizes must have length {len(tensors)} per set ({names}), got {len(shapes)}")
-        inputs.append([_random(generator, tensor.type, shape) for tensor, shape in zip(tensors, shapes, strict=True)])
-    return inputs
-
-
-def check_stated_sizes(shapes: Sequence[Sequence[int]]) -> None:
-    """Refuse to make random inputs of the sizes that a file states if they are out of proportion."""
-    count = sum(map(math.prod, shapes))
-    if count > MAX_RANDOM_ELEMENTS:
-        raise ValueError(
-            f"the file states sizes of {count} elements, and random inputs have at most {MAX_RANDOM_ELEMENTS}"
-        )
-
-
 def _takes_images(path: str | os.PathLike[str], libraries: Sequence[str | os.PathLike[str]]) -> bool:
     """Whether a file's inputs are images of any size, and its metadata say how they are preprocessed."""
     session = open_session(path, libraries)
@@ -157,15 +111,6 @@ def _read_sets(
     files = [values for values in inputs if isinstance(values, (str, os.PathLike))]
     sets = iter(read_inputs(path, files, against=against, libraries=libraries))
     return [next(sets) if isinstance(values, (str, os.PathLike)) else values for values in inputs]
-
-
-def _random(generator: np.random.Generator, element_type: str, shape: Sequence[int]) -> NDArray[Any]:
-    """Return random numbers of an element type that ONNX Runtime names."""
-    if element_type not in _DTYPES:
-        raise ValueError(f"verify: inputs must be {', '.join(_DTYPES)}, got {element_type}; let a script make them")
-    dtype = _DTYPES[element_type]
-    values = generator.standard_normal(shape) if dtype.kind == "f" else generator.integers(0, 2, shape)
-    return np.asarray(values).astype(dtype)
 
 
 def _run_script(against: str) -> tuple[Any, Any]:

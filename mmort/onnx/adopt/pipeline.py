@@ -23,7 +23,7 @@ from mmort.onnx.adopt.summary import Adoption
 from mmort.onnx.adopt.trial import NOISE, check_meaning, run_trial
 from mmort.onnx.describe import describe
 from mmort.onnx.graph import files, inspection
-from mmort.onnx.verify.command import check_stated_sizes
+from mmort.onnx.verify.random_inputs import check_stated_sizes
 from mmort.onnx.verify.sessions import open_session, refusals
 from mmort.predict.engines.onnxruntime import OnnxNetwork
 
