@@ -122,8 +122,7 @@ class BertLayer(nn.Module):
     def forward(self, x: Tensor, hidden: Tensor | None = None) -> Tensor:
         q, k, v = (by_head(layer(x), self.num_heads) for layer in (self.query, self.key, self.value))
         x = self.attention_norm(x + self.out(attended(q, k, v, hidden)))
-        normalized: Tensor = self.norm(x + self.narrow(functional.gelu(self.widen(x))))
-        return normalized
+        return self.norm(x + self.narrow(functional.gelu(self.widen(x))))
 
 
 @PARTS.register("language model", "BertModel")
@@ -261,8 +260,7 @@ class TextEncoder(nn.Module):
     def forward(self, ids: Tensor, positions: Tensor) -> Tensor:
         """Return features [1, T, D] of tokens and their positions in sub-sentences [1, T]."""
         features, _ = self.language_model(ids, positions, other_sub_sentences(positions))
-        projected: Tensor = self.projection(features)
-        return projected
+        return self.projection(features)
 
     def text(self, input: BertInput) -> tuple[Tensor, Tensor, Tensor]:
         """Return the features of a caption, computed in float64, their positions [1, T], and shares [S, C]."""

@@ -74,8 +74,7 @@ class ConditionalSelfAttention(nn.Module):
         q = self.qcontent_proj(x) + self.qpos_proj(positions)
         k = self.kcontent_proj(x) + self.kpos_proj(positions)
         heads = (by_head(values, self.num_heads) for values in (q, k, self.v_proj(x)))
-        output: Tensor = self.out_proj(attended(*heads))
-        return output
+        return self.out_proj(attended(*heads))
 
 
 class ConditionalCrossAttention(nn.Module):
@@ -107,10 +106,7 @@ class ConditionalCrossAttention(nn.Module):
             by_head(values, self.num_heads)
             for values in (q, self.qpos_sine_proj(waves), k, k_positions, self.v_proj(memory))
         )
-        output: Tensor = self.out_proj(
-            attended(torch.cat([q, q_positions], 3), torch.cat([k, k_positions], 3), v, padding)
-        )
-        return output
+        return self.out_proj(attended(torch.cat([q, q_positions], 3), torch.cat([k, k_positions], 3), v, padding))
 
 
 class ConditionalDecoderLayer(nn.Module):
@@ -130,8 +126,7 @@ class ConditionalDecoderLayer(nn.Module):
         """Return the queries [N, Q, D]; the arguments are those of `ConditionalCrossAttention`."""
         x = self.norms[0](x + self.self_attn(x, positions))
         x = self.norms[1](x + self.cross_attn(x, positions, waves, memory, cells, padding))
-        normalized: Tensor = self.norms[2](self.ffn(x))
-        return normalized
+        return self.norms[2](self.ffn(x))
 
 
 class ConditionalDecoder(nn.Module):

@@ -167,8 +167,7 @@ class DeformableEncoderLayer(nn.Module):
                 spatial_shapes=pyramid.shapes,
             )
         )
-        normalized: Tensor = self.norms[1](self.ffn(x))
-        return normalized
+        return self.norms[1](self.ffn(x))
 
 
 class DeformableEncoder(nn.Module):
@@ -212,12 +211,11 @@ class DeformableDecoderLayer(nn.Module):
         located = x + positions
         x = self.norms[0](self.self_attn(x, located, located, x, hidden))
         x = self.norms[1](self.attend(x, positions, memory, pyramid, references))
-        normalized: Tensor = self.norms[2](self.ffn(x))
-        return normalized
+        return self.norms[2](self.ffn(x))
 
     def attend(self, x: Tensor, positions: Tensor, memory: Tensor, pyramid: Pyramid, references: Tensor) -> Tensor:
         """Return what the queries [N, Q, D] take from a few points of all maps; see `forward`."""
-        attended: Tensor = self.cross_attn(
+        return self.cross_attn(
             x,
             value=memory,
             query_pos=positions,
@@ -225,7 +223,6 @@ class DeformableDecoderLayer(nn.Module):
             reference_points=pyramid.references(references),
             spatial_shapes=pyramid.shapes,
         )
-        return attended
 
 
 class DeformableDecoder(nn.Module):

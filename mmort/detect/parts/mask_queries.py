@@ -208,8 +208,7 @@ class MaskQueryDetector(Detector):
 
     def _raw(self, input: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
         """Return what the head returns for images that end at `limits`, [N, 1, 4]."""
-        outputs: tuple[Tensor, Tensor] = self.panoptic_head(self.levels(input), input, limits)
-        return outputs
+        return self.panoptic_head(self.levels(input), input, limits)
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         limits = image_limits(input, img_shape)

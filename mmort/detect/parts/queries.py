@@ -138,8 +138,7 @@ class MLP(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         for layer in self.layers[:-1]:
             x = torch.relu(layer(x))
-        last: Tensor = self.layers[-1](x)
-        return last
+        return self.layers[-1](x)
 
 
 def logit(x: Tensor, eps: float = 1e-5) -> Tensor:

@@ -70,8 +70,7 @@ class SingleStageDetector(Detector):
 
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return the head's maps, by kind and level."""
-        maps: tuple[Tensor, ...] = self.bbox_head(self.levels(input))
-        return maps
+        return self.bbox_head(self.levels(input))
 
 
 class DenseHead(Head):

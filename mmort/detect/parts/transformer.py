@@ -333,8 +333,7 @@ class EncoderLayer(nn.Module):
     def forward(self, x: Tensor, positions: Tensor, padding: Tensor) -> Tensor:
         located = x + positions
         x = self.norms[0](self.self_attn(x, located, located, x, padding))
-        normalized: Tensor = self.norms[1](self.ffn(x))
-        return normalized
+        return self.norms[1](self.ffn(x))
 
 
 class Encoder(nn.Module):
@@ -367,8 +366,7 @@ class DecoderLayer(nn.Module):
     def forward(self, x: Tensor, queries: Tensor, memory: Tensor, positions: Tensor, padding: Tensor) -> Tensor:
         x = self.norms[0](self.self_attn(x, x + queries, x + queries, x))
         x = self.norms[1](self.cross_attn(x, x + queries, memory + positions, memory, padding))
-        normalized: Tensor = self.norms[2](self.ffn(x))
-        return normalized
+        return self.norms[2](self.ffn(x))
 
 
 class Decoder(nn.Module):
@@ -384,5 +382,4 @@ class Decoder(nn.Module):
         x = torch.zeros_like(queries)
         for layer in self.layers:
             x = layer(x, queries, memory, positions, padding)
-        normalized: Tensor = self.post_norm(x)
-        return normalized
+        return self.post_norm(x)

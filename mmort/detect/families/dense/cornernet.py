@@ -188,8 +188,7 @@ class CornerNet(Detector):
 
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return the head's maps, as `CornerHead` does."""
-        maps: tuple[Tensor, ...] = self.bbox_head(self.levels(input))
-        return maps
+        return self.bbox_head(self.levels(input))
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         size = image_limits(input, None)  # width, height, width, height of the input, [N, 1, 4]

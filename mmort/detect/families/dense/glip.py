@@ -74,8 +74,7 @@ class LinearDynamicReLU(DynamicReLU):
         self.fc = nn.Sequential(nn.Linear(channels, channels // 4), nn.ReLU(), nn.Linear(channels // 4, channels * 4))
 
     def of_means(self, means: Tensor) -> Tensor:
-        coefficients: Tensor = self.fc(means.flatten(1))[..., None, None]
-        return coefficients
+        return self.fc(means.flatten(1))[..., None, None]
 
 
 class Block(DyHeadBlock):
@@ -280,8 +279,7 @@ class GLIP(DenseDetector):
         """Return the head's logits of words [N, h*w, T] by level, and maps, for each chunk."""
         if not self.words:
             raise ValueError("detect: texts must be set before GLIP detects: set_texts")
-        maps: tuple[Tensor, ...] = self.bbox_head(self.levels(input), self.words)
-        return maps
+        return self.bbox_head(self.levels(input), self.words)
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         limits, maps, chunks = image_limits(input, img_shape), self.raw(input), []

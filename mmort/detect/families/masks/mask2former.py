@@ -133,8 +133,7 @@ class DecoderLayer(nn.Module):
     def forward(self, x: Tensor, queries: Tensor, memory: Tensor, positions: Tensor, unused: Tensor) -> Tensor:
         x = self.norms[0](self.cross_attn(x, x + queries, memory + positions, memory, unused))
         x = self.norms[1](self.self_attn(x, x + queries, x + queries, x))
-        last: Tensor = self.norms[2](self.ffn(x))
-        return last
+        return self.norms[2](self.ffn(x))
 
 
 @dataclass(frozen=True, kw_only=True)

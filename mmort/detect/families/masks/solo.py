@@ -291,8 +291,7 @@ class SOLO(Detector):
 
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return the head's maps."""
-        maps: tuple[Tensor, ...] = self.mask_head(self.levels(input))
-        return maps
+        return self.mask_head(self.levels(input))
 
     def _candidates(self, maps: Sequence[Tensor], limit: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return scores and labels [N, P] of the best pairs of cell and class, at most `limit`, and their masks.

@@ -291,8 +291,7 @@ class SparseInst(Detector):
 
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return the decoder's outputs."""
-        outputs: tuple[Tensor, ...] = self.decoder(self.encoder(self.levels(input)))
-        return outputs
+        return self.decoder(self.encoder(self.levels(input)))
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         logits, objectness, masks = self.raw(input)

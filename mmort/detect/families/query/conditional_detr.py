@@ -80,7 +80,4 @@ class ConditionalDETR(DETR):
         self.bbox_head = ConditionalDETRHead(model.bbox_head, dims)
 
     def boxes(self, queries: Tensor, memory: Tensor, positions: Tensor, padding: Tensor) -> tuple[Tensor, Tensor]:
-        outputs: tuple[Tensor, Tensor] = self.bbox_head(
-            *self.decoder(queries, memory, positions, padding, self.bbox_head)
-        )
-        return outputs
+        return self.bbox_head(*self.decoder(queries, memory, positions, padding, self.bbox_head))

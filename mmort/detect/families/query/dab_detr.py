@@ -89,8 +89,7 @@ class DABDETRHead(ConditionalDETRHead):
         self.fc_reg = MLP(dims, dims, dims, 4)
 
     def deltas(self, x: Tensor) -> Tensor:
-        moves: Tensor = self.fc_reg(x)
-        return moves
+        return self.fc_reg(x)
 
 
 @PARTS.register("detector", "DABDETRHead")

@@ -122,7 +122,6 @@ class DDQ(DINO):
         edges = corners(boxes)
         # MMDetection moves the boxes, all of one class, by the largest coordinate; that rounds them.
         largest = torch.where((scores >= 0)[..., None], edges, 0).amax((1, 2), keepdim=True)
-        indices: Tensor = multiclass_nms(
+        return multiclass_nms(
             edges + (largest + 1), scores[..., None], -1.0, self.iou_threshold, max_per_image=self.queries
         )[2]
-        return indices

@@ -197,8 +197,7 @@ class DeformableDETR(QueryDetector):
             x = layer(x, positions, memory, pyramid, references)
             if self.refines and index < last:
                 references = moved(references, self.bbox_head.reg_branches[index](x))
-        results: tuple[Tensor, Tensor] = self.bbox_head(x, references, last)
-        return results
+        return self.bbox_head(x, references, last)
 
     def proposed_queries(self, references: Tensor) -> tuple[Tensor, Tensor]:
         """Return positions and contents [N, Q, D] of the queries of proposed boxes [N, Q, 4]."""

@@ -83,8 +83,7 @@ class DETRHead(nn.Module):
 
     def deltas(self, x: Tensor) -> Tensor:
         """Return the logits of the boxes of queries [N, Q, D], or what moves their references, [N, Q, 4]."""
-        moves: Tensor = self.fc_reg(torch.relu(self.reg_ffn(x)))
-        return moves
+        return self.fc_reg(torch.relu(self.reg_ffn(x)))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return class logits [N, Q, C] and boxes [N, Q, 4] for queries [N, Q, D]."""
@@ -158,5 +157,4 @@ class DETR(SingleMapDetector):
 
     def boxes(self, queries: Tensor, memory: Tensor, positions: Tensor, padding: Tensor) -> tuple[Tensor, Tensor]:
         """Return class logits and boxes for queries [N, Q, D] and a memory [N, h*w, D]."""
-        outputs: tuple[Tensor, Tensor] = self.bbox_head(self.decoder(queries, memory, positions, padding))
-        return outputs
+        return self.bbox_head(self.decoder(queries, memory, positions, padding))

@@ -29,8 +29,7 @@ class DINODecoder(DeformableDecoder):
 
     def positions(self, boxes: Tensor) -> Tensor:
         """Return what is added to queries with boxes [N, Q, 4] where they are compared, [N, Q, D]."""
-        positions: Tensor = self.ref_point_head(waves_of_references(boxes, self.embed_dims // 2))
-        return positions
+        return self.ref_point_head(waves_of_references(boxes, self.embed_dims // 2))
 
 
 class Denoising(nn.Module):
@@ -86,8 +85,7 @@ class DINO(DeformableDETR):
             x = layer(x, positions, memory, pyramid, boxes)
             if index < last:  # MMDetection's head has another `eps`, and sees normalized queries
                 boxes = moved(boxes, self.bbox_head.reg_branches[index](x), eps=1e-3)
-        results: tuple[Tensor, Tensor] = self.bbox_head(self.decoder.norm(x), boxes, last)
-        return results
+        return self.bbox_head(self.decoder.norm(x), boxes, last)
 
     def queries_of(self, boxes: Tensor) -> Tensor:
         """Return the contents [N, Q, D] of queries with boxes [N, Q, 4]."""
@@ -169,5 +167,4 @@ class HDINO(DINO):
 
     def queries_of(self, boxes: Tensor) -> Tensor:
         waves = waves_of_coordinates(boxes, self.decoder.embed_dims // 2).flatten(2)
-        queries: Tensor = self.pos_trans_norm(self.pos_trans_fc(waves))
-        return queries
+        return self.pos_trans_norm(self.pos_trans_fc(waves))

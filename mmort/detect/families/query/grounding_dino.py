@@ -151,8 +151,7 @@ class GroundingDecoderLayer(DeformableDecoderLayer):
         x = self.norms[0](self.self_attn(x, located, located, x))
         x = self.norms[1](self.cross_attn_text(x, x + positions, located_text, text, padding))
         x = self.norms[2](self.attend(x, positions, memory, pyramid, references))
-        normalized: Tensor = self.norms[3](self.ffn(x))
-        return normalized
+        return self.norms[3](self.ffn(x))
 
 
 class GroundingDecoder(DINODecoder):
@@ -356,5 +355,4 @@ class GroundingDINO(DINO):
             x = layer(x, positions, memory, pyramid, boxes, text, located_text, words.padding)
             if index < last:  # MMDetection's head has another `eps`, and sees normalized queries
                 boxes = moved(boxes, self.bbox_head.reg_branches[index](x), eps=1e-3)
-        outputs: tuple[Tensor, Tensor] = self.bbox_head(self.decoder.norm(x), boxes, last, scored)
-        return outputs
+        return self.bbox_head(self.decoder.norm(x), boxes, last, scored)

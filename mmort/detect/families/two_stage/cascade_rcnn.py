@@ -53,8 +53,7 @@ class BoxCascade(RoIHead):
 
     def pool(self, stage: int, features: list[Tensor], rois: Tensor) -> Tensor:
         """Return what a stage's box head takes, [R, C, h, w], for regions [R, 5]."""
-        pooled: Tensor = self.bbox_roi_extractor[stage](features, rois)
-        return pooled
+        return self.bbox_roi_extractor[stage](features, rois)
 
 
 class CascadeRoIHead(BoxCascade):

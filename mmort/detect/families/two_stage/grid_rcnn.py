@@ -82,8 +82,7 @@ class GridHead(nn.Module):
         point_maps = list(self.convs(features).split(self.width, 1))
         first = self._exchanged(point_maps, point_maps, self.forder_trans)
         x = torch.cat(self._exchanged(point_maps, first, self.sorder_trans), 1)
-        logits: Tensor = self.deconv2(self.norm1(self.deconv1(x)).relu())
-        return logits
+        return self.deconv2(self.norm1(self.deconv1(x)).relu())
 
     def boxes(self, boxes: Tensor, logits: Tensor) -> Tensor:
         """Return the boxes [R, 4] of the grids in the logits [R, points, n, n] of boxes [R, 4].

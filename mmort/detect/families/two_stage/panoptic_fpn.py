@@ -83,8 +83,7 @@ class PanopticFPNHead(nn.Module):
         first, *remaining = (
             layer(features[self.start_level + index]) for index, layer in enumerate(self.conv_upsample_layers)
         )
-        logits: Tensor = self.conv_logits(sum(remaining, first))
-        return logits
+        return self.conv_logits(sum(remaining, first))
 
 
 @dataclass(frozen=True, kw_only=True)

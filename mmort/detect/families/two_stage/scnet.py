@@ -100,8 +100,7 @@ class GlobalContextHead(nn.Module):
 
     def forward(self, level: Tensor) -> Tensor:
         """Return [N, C, 1, 1] for the coarsest level [N, C, h, w]."""
-        context: Tensor = self.convs(level).mean((2, 3), keepdim=True)
-        return context
+        return self.convs(level).mean((2, 3), keepdim=True)
 
 
 class FeatureRelayHead(nn.Module):
@@ -165,8 +164,7 @@ class SCNetRoIHead(BoxCascade):
         last: Any = self.bbox_head[-1]
         relayed = self.feat_relay_head(last.shared(self.pool(-1, features, rois)))
         pooled = self._fused(self.mask_roi_extractor(features[:-2], rois), features, rois)
-        probabilities: Tensor = self.mask_head(pooled + relayed, classes).sigmoid()
-        return probabilities
+        return self.mask_head(pooled + relayed, classes).sigmoid()
 
     def _fused(self, pooled: Tensor, features: list[Tensor], rois: Tensor) -> Tensor:
         """Return features of regions [R, C, h, w] with those of the surroundings and of the whole image added."""

@@ -143,5 +143,4 @@ class _Stage(nn.Module):
         total = shares[0] * maps[0]
         for share, map in zip(shares[1:], maps[1:], strict=True):
             total = total + share * map
-        out: Tensor = self.get_submodule(convolution)(self.activate(total))
-        return out
+        return self.get_submodule(convolution)(self.activate(total))

@@ -49,8 +49,7 @@ class DynamicReLU(nn.Module):
 
     def of_means(self, means: Tensor) -> Tensor:
         """Return what the coefficients are made of [N, 4*C, 1, 1], of the means of maps [N, C, 1, 1]."""
-        coefficients: Tensor = self.conv2(self.conv1(means))
-        return coefficients
+        return self.conv2(self.conv1(means))
 
 
 class DyHeadBlock(nn.Module):
