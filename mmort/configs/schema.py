@@ -154,7 +154,11 @@ def read_values(
     fields = {entry.name: entry for entry in dataclasses.fields(schema)}
     present = [key for key in config if not key.startswith("loss_")]
     check_names(name, (key for key in present if key not in schema.ignored), fields, schema.reader)
-    missing = [key for key, entry in fields.items() if key not in config and _is_required(entry)]
+    missing = [
+        f"{key}={entry.metadata['only']!r}" if "only" in entry.metadata else key
+        for key, entry in fields.items()
+        if key not in config and _is_required(entry)
+    ]
     if missing:
         raise ValueError(f"{schema.reader}: {name} must have {', '.join(missing)}")
     values = {key: value for key, value in config.items() if key in fields and key not in schema.ignored}

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from mmort._files.inputs import open_regular
 from mmort.configs.schema import plain_type
-from mmort.detect.entries import Schema, at_least, nested, read_entries, training_only
+from mmort.detect.entries import Schema, at_least, nested, only, read_entries, training_only
 
 Pair = tuple[int, int]
 
@@ -36,15 +36,13 @@ class SearchEntries(Schema):
     mmax: int = at_least(1)
     num_branches: int
     skip_layer: Sequence[str] | None = None
-    normlize: str = "absavg"  # MMCV's spelling, and the only normalization that it has
+    normlize: str = only("absavg")  # MMCV's spelling, and the only normalization that it has
 
     ignored: ClassVar = training_only("init_alphas", "max_step", "search_interval", "step")
 
     def __post_init__(self) -> None:
         if self.num_branches not in (2, 3):
             raise ValueError(f"detect.build: RFSearchHook's num_branches must be 2 or 3, got {self.num_branches}")
-        if self.normlize != "absavg":
-            raise ValueError(f"detect.build: RFSearchHook's normlize must be 'absavg', got {self.normlize!r}")
 
     def around(self, dilation: Pair) -> list[Pair]:
         """Return the dilations of the branches of a convolution that has this one, each once."""

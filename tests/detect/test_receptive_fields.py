@@ -122,7 +122,7 @@ def test_files_that_do_not_fit(tmp_path, content, message):
     [
         ({"mode": "fixed_single_branch"}, "with mode fixed_single_branch must have rfstructure_file"),
         ({"mode": "search", "branches": 4}, "num_branches must be 2 or 3, got 4"),
-        ({"mode": "search", "normlize": "exp"}, "normlize must be 'absavg', got 'exp'"),
+        ({"mode": "search", "normlize": "exp"}, "normlize of .*search must be 'absavg', got 'exp'"),
         ({"mode": "other"}, "mode must be one of search, fixed_single_branch, fixed_multi_branch, got 'other'"),
     ],
 )

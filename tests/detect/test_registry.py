@@ -179,7 +179,7 @@ def test_defaults_are_read_and_older_names_understood():
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({}, "layer must have cross"),
+        ({}, "layer must have cross=False"),
         ({"cross": True}, "cross of layer must be False, got True"),
         ({"cross": False, "bias": False}, "bias of layer must be True, got False"),
         ({"cross": False, "type": "Other"}, "layer 'Other' is not supported; supported: Layer"),

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import Parts, Schema, at_least, read_entries, require
+from mmort.detect.entries import Parts, Schema, at_least, only, read_entries, require
 from mmort.detect.parts.layers import ConvModule
 
 
@@ -205,14 +205,11 @@ class NonLocal2d(Plugin):
         use_scale: bool = True
         conv_cfg: Config | None = None
         norm_cfg: Config | None = None
-        mode: str = "embedded_gaussian"
-        sub_sample: bool = False
+        mode: str = only("embedded_gaussian")
+        sub_sample: bool = only(False)
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)
-        require("NonLocal2d.mode", entries.mode, "embedded_gaussian")
-        if entries.sub_sample:
-            raise ValueError("detect.build: NonLocal2d.sub_sample must be False")
         channels, conv_cfg = entries.in_channels, entries.conv_cfg
         inner = max(channels // entries.reduction, 1)
         self.scale = inner**-0.5 if entries.use_scale else 1.0

@@ -13,7 +13,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, default, nested, part
+from mmort.detect.entries import PARTS, default, nested, only, part
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.heads.class_scores import WITH_SIGMOID, DenseLoss
 from mmort.detect.parts.layers import LayerEntries, shared_towers
@@ -36,7 +36,7 @@ class RTMDetSepBNHead(DenseHead):
         stacked_convs: int = 4
         share_conv: bool = True
         pred_kernel_size: int = 1
-        with_objectness: bool = True
+        with_objectness: bool = only(False, required=True)  # MMDetection's default is True
         exp_on_reg: bool = False
         anchor_generator: Priors = part("prior generator")
         bbox_coder: BoxCoder = part("box coder", default={"type": "DistancePointBBoxCoder"})
@@ -46,8 +46,6 @@ class RTMDetSepBNHead(DenseHead):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        if entries.with_objectness:
-            raise ValueError("detect.build: bbox_head with with_objectness=True is not supported")
         self.classes, self.activation = entries.num_classes, entries.loss_cls.activation
         self.priors, self.coder, self.exp_on_reg = entries.anchor_generator, entries.bbox_coder, entries.exp_on_reg
         self.cls_convs, self.reg_convs = self.build_towers(entries)

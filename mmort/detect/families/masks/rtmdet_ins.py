@@ -18,7 +18,7 @@ from torch.nn import functional
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
 from mmort.detect.detector import require_proportions
-from mmort.detect.entries import PARTS, Parts, default, training_only
+from mmort.detect.entries import PARTS, Parts, default, only, training_only
 from mmort.detect.families.dense.rtmdet import RTMDetSepBNHead, level_towers
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.dynamic_masks import DynamicMasks, of_priors, points_and_strides, relative_coordinates
@@ -53,7 +53,7 @@ class RTMDetInsSepBNHead(RTMDetSepBNHead):
     class Entries(RTMDetSepBNHead.Entries):
         """The entries of ``bbox_head``."""
 
-        with_objectness: bool = False
+        with_objectness: bool = only(False)
         num_prototypes: int = 8
         dyconv_channels: int = 8
         num_dyconvs: int = 3

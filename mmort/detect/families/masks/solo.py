@@ -18,7 +18,7 @@ from torch.nn import functional
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
 from mmort.detect.detector import Detector, ModelEntries, level_names
-from mmort.detect.entries import PARTS, Parts, Schema, at_least, default, nested, part, training_only
+from mmort.detect.entries import PARTS, Parts, Schema, at_least, default, nested, only, part, training_only
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.image_masks import mask_boxes, of_rows
 from mmort.detect.parts.layers import tower
@@ -38,7 +38,7 @@ class SOLOEntries(Schema):
     stacked_convs: int = 4
     strides: list[int] = (4, 8, 16, 32, 64)  # type: ignore[assignment]
     num_grids: list[int] = (40, 36, 24, 16, 12)  # type: ignore[assignment]
-    cls_down_index: int = 0
+    cls_down_index: int = only(0)
     norm_cfg: Config | None = default({"type": "GN", "num_groups": 32})
 
     ignored: ClassVar = training_only("pos_scale", "scale_ranges")
@@ -57,8 +57,6 @@ class GridHead(nn.Module):
 
     def __init__(self, entries: SOLOEntries, cls_convs: nn.Sequential) -> None:
         super().__init__()
-        if entries.cls_down_index != 0:
-            raise ValueError(f"detect.build: mask_head.cls_down_index must be 0, got {entries.cls_down_index}")
         self.grids, self.strides, self.classes = tuple(entries.num_grids), tuple(entries.strides), entries.num_classes
         self.cls_convs = cls_convs
         self.conv_cls = nn.Conv2d(entries.feat_channels, entries.num_classes, 3, padding=1)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from mmort.configs.schema import Config
 from mmort.detect.detector import level_names
-from mmort.detect.entries import PARTS, Schema, nested, part
+from mmort.detect.entries import PARTS, Schema, nested, only, part
 from mmort.detect.families.masks.solo import (
     SOLO,
     GridHead,
@@ -33,21 +33,14 @@ class MaskFeatureEntries(Schema):
     """The entries of ``mask_head.mask_feature_head``."""
 
     feat_channels: int
-    start_level: int
+    start_level: int = only(0, required=True)
     end_level: int
     out_channels: int
-    mask_stride: int = 4
+    mask_stride: int = only(4)
     conv_cfg: Config | None = None
     norm_cfg: Config | None = None
 
     ignored: ClassVar = {"in_channels": "those of mask_head, in MMDetection too"}
-
-    def __post_init__(self) -> None:
-        if self.mask_stride != 4 or self.start_level != 0:
-            raise ValueError(
-                "detect.build: mask_feature_head must have mask_stride 4 and start_level 0, got "
-                f"{self.mask_stride} and {self.start_level}"
-            )
 
 
 class MaskFeatModule(nn.Module):
@@ -87,13 +80,11 @@ class SOLOV2Head(GridHead):
         """The entries of ``mask_head``."""
 
         mask_feature_head: MaskFeatureEntries = nested(MaskFeatureEntries, "mask_head.mask_feature_head")
-        dynamic_conv_size: int = 1
+        dynamic_conv_size: int = only(1)
         dcn_cfg: Config | None = None
         dcn_apply_to_all_conv: bool = True
 
     def __init__(self, entries: Entries) -> None:
-        if entries.dynamic_conv_size != 1:
-            raise ValueError(f"detect.build: mask_head.dynamic_conv_size must be 1, got {entries.dynamic_conv_size}")
         convs: dict[str, Any] = {"conv_cfg" if entries.dcn_apply_to_all_conv else "last_conv_cfg": entries.dcn_cfg}
         super().__init__(entries, grid_tower(entries, 0, **convs))
         self.kernel_convs = grid_tower(entries, 2, **convs)

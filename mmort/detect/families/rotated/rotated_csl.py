@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
-from mmort.detect.entries import PARTS, Parts, part, training_only
+from mmort.detect.entries import PARTS, Parts, only, part, training_only
 from mmort.detect.families.rotated.rotated_fcos import RotatedFCOS, RotatedFCOSHead
 from mmort.detect.families.rotated.rotated_retinanet import RotatedRetinaHead
 from mmort.detect.parts.rotated.angle_coder import ANGLE_CODERS, AngleCoder
@@ -28,15 +28,13 @@ class CSLRetinaHead(RotatedRetinaHead):
         """The entries of ``bbox_head``."""
 
         angle_coder: AngleCoder = part("angle coder", types=ANGLE_CODERS)
-        use_encoded_angle: bool = True
+        use_encoded_angle: bool = only(True)
         use_normalized_angle_feat: bool = False
 
         ignored: ClassVar = {**RotatedRetinaHead.Entries.ignored, **training_only("shield_reg_angle")}
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)
-        if not entries.use_encoded_angle:
-            raise ValueError("detect.build: bbox_head with use_encoded_angle=False is not supported")
         self.angle_coder, self.normalized = entries.angle_coder, entries.use_normalized_angle_feat
         channels = self.priors.num_base_priors[0] * self.angle_coder.channels
         self.retina_angle_cls = nn.Conv2d(entries.feat_channels, channels, 3, padding=1)

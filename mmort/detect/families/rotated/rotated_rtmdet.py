@@ -12,7 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from mmort.detect.entries import PARTS, part, training_only
+from mmort.detect.entries import PARTS, only, part, training_only
 from mmort.detect.families.dense.rtmdet import RTMDetSepBNHead
 from mmort.detect.parts.rotated.angle_coder import ANGLE_CODERS, AngleCoder
 from mmort.detect.parts.rotated.coders import RotatedBoxCoder
@@ -30,14 +30,12 @@ class RotatedRTMDetSepBNHead(RTMDetSepBNHead):
 
         bbox_coder: RotatedBoxCoder = part("rotated box coder", default={"type": "DistanceAnglePointCoder"})
         angle_coder: AngleCoder = part("angle coder", types=ANGLE_CODERS, default={"type": "PseudoAngleCoder"})
-        scale_angle: bool = False
+        scale_angle: bool = only(False)  # MMRotate does not support it either
 
         ignored: ClassVar = {"angle_version": "the coder's", **training_only("use_hbbox_loss")}
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)
-        if entries.scale_angle:
-            raise ValueError("detect.build: bbox_head with scale_angle=True is not supported, nor is it in MMRotate")
         self.angle_coder = entries.angle_coder
         self.rtm_ang = self.build_predictors(entries, self.angle_coder.channels)
 

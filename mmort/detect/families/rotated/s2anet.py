@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Schema, nested, part, training_only
+from mmort.detect.entries import PARTS, Schema, nested, only, part, training_only
 from mmort.detect.families.rotated.rotated_retinanet import RotatedRetinaHead
 from mmort.detect.parts.heads.class_scores import WITH_SIGMOID, DenseLoss
 from mmort.detect.parts.layers import tower
@@ -93,12 +93,10 @@ class SharedAlignConv(FeatureRefinement):
 
         feat_channels: int
         strides: Sequence[float]
-        kernel_size: int = 3
+        kernel_size: int = only(3)
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        if entries.kernel_size != 3:
-            raise ValueError(f"detect.build: kernel_size of AlignConv must be 3, got {entries.kernel_size}")
         self.strides = list(entries.strides)
         self.ac = nn.ModuleList(AlignConv(entries.feat_channels) for _ in range(self.layers))
 

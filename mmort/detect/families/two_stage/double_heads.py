@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, default, part
+from mmort.detect.entries import PARTS, default, only, part
 from mmort.detect.families.two_stage.faster_rcnn import StandardRoIHead
 from mmort.detect.parts.backbones.resnet import BlockSettings, Bottleneck
 from mmort.detect.parts.heads.box_head import RegionHead, connected, linears
@@ -47,14 +47,12 @@ class DoubleConvFCBBoxHead(RegionHead):
         roi_feat_size: int = 7
         conv_out_channels: int = 1024
         fc_out_channels: int = 1024
-        with_avg_pool: bool = True
+        with_avg_pool: bool = only(True)
         conv_cfg: Config | None = None
         norm_cfg: Config = default(_BN)
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)
-        if not entries.with_avg_pool:
-            raise ValueError("detect.build: with_avg_pool of DoubleConvFCBBoxHead must be true")
         width = entries.conv_out_channels
         settings = BlockSettings(conv_cfg=entries.conv_cfg, norm_cfg=entries.norm_cfg)
         self.res_block = Widening(entries.in_channels, width)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Schema, at_least, nested, part, require
+from mmort.detect.entries import PARTS, Schema, at_least, nested, only, part, require
 from mmort.detect.families.two_stage.faster_rcnn import StandardRoIHead
 from mmort.detect.parts.heads.mask_head import own_class
 from mmort.detect.parts.layers import ConvModule
@@ -29,14 +29,12 @@ class SimpleRoIAlignEntries(Schema):
 
     type: str
     output_size: int = at_least(1)
-    aligned: bool = True
+    aligned: bool = only(True)
 
     ignored: ClassVar = {"spatial_scale": "that of the stride"}
 
     def __post_init__(self) -> None:
         require("roi_layer of PointRend's masks", self.type, "SimpleRoIAlign")
-        if not self.aligned:
-            raise ValueError("detect.build: roi_layer of PointRend's masks must be aligned")
 
 
 class PointExtractor(nn.Module):

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Schema, default, read_entries, training_only
+from mmort.detect.entries import PARTS, Schema, default, only, read_entries, training_only
 from mmort.detect.parts.layers import ChannelNorm, activation
 
 # By name, the number of blocks and the channels of each stage.
@@ -90,15 +90,13 @@ class ConvNeXt(nn.Module):
         use_grn: bool = False
         layer_scale_init_value: float = 1e-6
         out_indices: int | Sequence[int] = -1
-        gap_before_final_norm: bool = True
+        gap_before_final_norm: bool = only(False, required=True)  # detectors need maps
 
         ignored: ClassVar = training_only("drop_path_rate", "frozen_stages", "with_cp")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
         arch = entries.arch
-        if entries.gap_before_final_norm:
-            raise ValueError("detect.build: backbone.gap_before_final_norm must be False: detectors need maps")
         if isinstance(arch, str):
             if arch not in _ARCHITECTURES:
                 raise ValueError(

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, default, training_only
+from mmort.detect.entries import PARTS, default, only, training_only
 from mmort.detect.parts.layers import ConvModule, LayerEntries
 
 _BLOCKS = (1, 2, 8, 8, 4)  # by stage; a stage has twice the channels of the one before, from 64 on
@@ -38,7 +38,7 @@ class Darknet(nn.Module):
     class Entries(LayerEntries):
         """The entries of ``backbone``."""
 
-        depth: int = 53
+        depth: int = only(53)
         out_indices: Sequence[int] = (3, 4, 5)  # stages, counted from 1
         norm_cfg: Config | None = default({"type": "BN"})
         act_cfg: Config | None = default({"type": "LeakyReLU", "negative_slope": 0.1})
@@ -47,8 +47,6 @@ class Darknet(nn.Module):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        if entries.depth != 53:
-            raise ValueError(f"detect.build: backbone.depth must be 53 for Darknet, got {entries.depth}")
         self.out_indices = tuple(entries.out_indices)
         layer = entries.layer
         self.conv1 = ConvModule(3, 32, 3, padding=1, **layer)

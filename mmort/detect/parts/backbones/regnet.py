@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Schema, at_least, read_entries
+from mmort.detect.entries import PARTS, Schema, at_least, only, read_entries
 from mmort.detect.parts.backbones.resnet import (
     Bottleneck,
     ResNetBase,
@@ -47,11 +47,7 @@ class ArchEntries(Schema):
     wm: float
     group_w: int = at_least(1)
     depth: int = at_least(1)
-    bot_mul: float = 1.0
-
-    def __post_init__(self) -> None:
-        if self.bot_mul != 1:
-            raise ValueError(f"detect.build: backbone.arch.bot_mul must be 1, got {self.bot_mul}")
+    bot_mul: float = only(1.0)
 
 
 class RegNetBlock(Bottleneck):

@@ -199,7 +199,7 @@ class SwinTransformer(nn.Module):
         qkv_bias: bool = True
         qk_scale: float | None = None
         patch_norm: bool = True
-        use_abs_pos_embed: bool = False
+        use_abs_pos_embed: bool = only(False)  # no image size fits the embedding
         act_cfg: Config = default({"type": "GELU"})
         norm_cfg: Config = default({"type": "LN"})
 
@@ -211,8 +211,6 @@ class SwinTransformer(nn.Module):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        if entries.use_abs_pos_embed:
-            raise ValueError("detect.build: backbone.use_abs_pos_embed must be False: no image size fits the embedding")
         strides = [entries.patch_size] + [2] * (len(entries.depths) - 1)
         if entries.strides is not None and [*entries.strides] != strides:
             raise ValueError(f"detect.build: backbone.strides must be {strides}, got {[*entries.strides]}")

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from mmort.detect.entries import Schema, at_least, training_only
+from mmort.detect.entries import Schema, at_least, only, training_only
 from mmort.detect.parts.rotated.geometry import angle_version
 
 _LOWEST_DEGREES = {"oc": 0, "le90": -90, "le135": -45}
@@ -95,7 +95,7 @@ class PSCCoder(AngleCoder):
     class Entries(Schema):
         """The entries of ``angle_coder``."""
 
-        angle_version: str
+        angle_version: str = only("le90", required=True)
         dual_freq: bool = True
         num_step: int = at_least(3, default=3)  # of two, the sine is always 0
         thr_mod: float = 0.47
@@ -103,10 +103,6 @@ class PSCCoder(AngleCoder):
     name = "PSC"
 
     def __init__(self, entries: Entries) -> None:
-        if entries.angle_version != "le90":
-            raise ValueError(
-                f"detect.build: angle_coder.angle_version of PSCCoder must be 'le90', got {entries.angle_version!r}"
-            )
         self.steps, self.two_phases, self.min_power = entries.num_step, entries.dual_freq, entries.thr_mod
         self.channels = self.steps * (2 if self.two_phases else 1)
 

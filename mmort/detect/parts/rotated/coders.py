@@ -12,7 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from mmort.detect.entries import PARTS, Schema
+from mmort.detect.entries import PARTS, Schema, only
 from mmort.detect.parts.coders import BoxCoder, CoderEntries
 from mmort.detect.parts.rotated.geometry import (
     AngleVersion,
@@ -159,14 +159,10 @@ class MidpointOffsetCoder(RotatedBoxCoder):
 
         target_means: tuple[float, float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         target_stds: tuple[float, float, float, float, float, float] = (1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
-        use_box_type: bool | None = True
+        # Otherwise MMRotate takes centres and sizes of the proposals for corners.
+        use_box_type: bool = only(True)
 
         ignored: ClassVar = {}
-
-        def check(self, name: str) -> None:
-            """Raise a ValueError if MMRotate would take centres and sizes of the proposals for corners."""
-            if not self.use_box_type:
-                raise ValueError(f"detect.build: use_box_type of {name} must be True, got {self.use_box_type}")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)
