@@ -36,8 +36,8 @@ class SOLOEntries(Schema):
     in_channels: int
     feat_channels: int = 256
     stacked_convs: int = 4
-    strides: list[int] = (4, 8, 16, 32, 64)  # type: ignore[assignment]
-    num_grids: list[int] = (40, 36, 24, 16, 12)  # type: ignore[assignment]
+    strides: Sequence[int] = (4, 8, 16, 32, 64)
+    num_grids: Sequence[int] = (40, 36, 24, 16, 12)
     cls_down_index: int = only(0)
     norm_cfg: Config | None = default({"type": "GN", "num_groups": 32})
 

@@ -24,7 +24,7 @@ from mmort.detect.parts.backbones.vit import RotaryViT
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.deformable_transformer import DeformableDecoderEntries, DeformableEncoderEntries
 from mmort.detect.parts.heads.mask_head import own_class
-from mmort.detect.parts.queries import HeadWithTransformer, QueryHeadEntries, QueryModelEntries, QueryTestCfg
+from mmort.detect.parts.queries import HeadWithTransformer, QueryModelEntries, QueryTestCfg
 from mmort.detect.parts.roi_extractor import RoIExtractor
 from mmort.detect.parts.test_cfg import NMS, NO_SUPPRESSION, check_size_of_original
 from mmort.detect.parts.two_stage import to_rows, used_rows
@@ -199,7 +199,7 @@ class CoDINOHead(DINOHead):
     eps = 1e-3
 
     @dataclass(frozen=True, kw_only=True)
-    class Entries(QueryHeadEntries):
+    class Entries(DINOHead.Entries):
         """The entries of ``query_head`` but for those of `QueryHead`."""
 
         types = ("CoDINOHead",)
@@ -209,7 +209,7 @@ class CoDeformDETRHead(DeformableDETRHead):
     """The head of Deformable DETR."""
 
     @dataclass(frozen=True, kw_only=True)
-    class Entries(QueryHeadEntries):
+    class Entries(DeformableDETRHead.Entries):
         """The entries of ``query_head`` but for those of `QueryHead`."""
 
         types = ("CoDeformDETRHead",)
@@ -303,7 +303,7 @@ class CoDeformableDETR(Collaborative):
         ignored: ClassVar = {**DeformableDETR.Model.ignored, **_IGNORED}
 
         decoder: DeformableDETRDecoderEntries = nested(DeformableDETRDecoderEntries, "query_head.transformer.decoder")
-        bbox_head: CoDeformDETRHead.Entries = nested(CoDeformDETRHead.Entries, "query_head")  # type: ignore[assignment]
+        bbox_head: CoDeformDETRHead.Entries = nested(CoDeformDETRHead.Entries, "query_head")
 
     renamed_keys = (
         *keys_of_transformer("query_head"),
@@ -338,7 +338,7 @@ class CoDINO(Collaborative, DINO):
         ignored: ClassVar = {**DINO.Model.ignored, **_IGNORED}
 
         decoder: DecoderEntries = nested(DecoderEntries, "query_head.transformer.decoder")
-        bbox_head: CoDINOHead.Entries = nested(CoDINOHead.Entries, "query_head")  # type: ignore[assignment]
+        bbox_head: CoDINOHead.Entries = nested(CoDINOHead.Entries, "query_head")
 
     renamed_keys = (
         *keys_of_transformer("query_head"),

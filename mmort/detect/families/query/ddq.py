@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from mmort.detect.entries import PARTS, Schema, nested, part, training_only
 from mmort.detect.families.query.deformable_detr import DeformableDETRHead
-from mmort.detect.families.query.dino import DINO, Denoising
+from mmort.detect.families.query.dino import DINO, Denoising, DINOHead
 from mmort.detect.parts.deformable_transformer import Pyramid
 from mmort.detect.parts.heads.class_scores import ClassScores, SigmoidScores
 from mmort.detect.parts.queries import QueryHeadEntries, QueryModelEntries, corners, moved
@@ -27,11 +27,11 @@ class DDQHead(DeformableDETRHead):
     """The head of DINO, with the weights of what only the training does, as checkpoints have them."""
 
     @dataclass(frozen=True, kw_only=True)
-    class Entries(QueryHeadEntries):
+    class Entries(DINOHead.Entries):
         """The entries of ``bbox_head``."""
 
         types = ("DDQDETRHead",)
-        ignored: ClassVar = {**QueryHeadEntries.ignored, **training_only("aux_num_pos")}
+        ignored: ClassVar = {**DINOHead.Entries.ignored, **training_only("aux_num_pos")}
 
         loss_cls: ClassScores = part("loss_cls", types={"FocalLoss": SigmoidScores, "QualityFocalLoss": SigmoidScores})
 
@@ -65,7 +65,7 @@ class DDQ(DINO):
         types = ("DDQDETR",)
         ignored: ClassVar = {**DINO.Model.ignored, **training_only("dense_topk_ratio")}
 
-        bbox_head: DDQHead.Entries = nested(DDQHead.Entries, "bbox_head")  # type: ignore[assignment]
+        bbox_head: DDQHead.Entries = nested(DDQHead.Entries, "bbox_head")
         dqs_cfg: Suppression = nested(Suppression, "dqs_cfg", default={"iou_threshold": 0.8})
 
     def build_queries(self, model: QueryModelEntries) -> None:

@@ -15,7 +15,7 @@ from mmort.detect.entries import PARTS, nested, only, training_only
 from mmort.detect.families.query.deformable_detr import DeformableDETR, DeformableDETRHead
 from mmort.detect.parts.deformable_transformer import DeformableDecoder, DeformableDecoderEntries, Pyramid
 from mmort.detect.parts.positions import waves_of_coordinates, waves_of_references
-from mmort.detect.parts.queries import MLP, QueryHeadEntries, QueryModelEntries, moved
+from mmort.detect.parts.queries import MLP, QueryModelEntries, moved
 
 
 class DINODecoder(DeformableDecoder):
@@ -46,7 +46,7 @@ class DINOHead(DeformableDETRHead):
     """The head of Deformable DETR."""
 
     @dataclass(frozen=True, kw_only=True)
-    class Entries(QueryHeadEntries):
+    class Entries(DeformableDETRHead.Entries):
         """The entries of ``bbox_head``."""
 
         types = ("DINOHead",)
@@ -70,7 +70,7 @@ class DINO(DeformableDETR):
 
         with_box_refine: bool = only(True, required=True)
         as_two_stage: bool = only(True, required=True)
-        bbox_head: DINOHead.Entries = nested(DINOHead.Entries, "bbox_head")  # type: ignore[assignment]
+        bbox_head: DINOHead.Entries = nested(DINOHead.Entries, "bbox_head")
 
     def build_queries(self, model: QueryModelEntries) -> None:
         self.query_embedding = nn.Embedding(model.num_queries, model.encoder.embed_dims)

@@ -24,7 +24,7 @@ from mmort.configs.layout import DetectorConfig
 from mmort.configs.tokens import bert_inputs
 from mmort.detect.entries import PARTS, Parts, Schema, at_least, nested, part, training_only
 from mmort.detect.families.query.deformable_detr import DeformableDETRHead
-from mmort.detect.families.query.dino import DINO, DINODecoder
+from mmort.detect.families.query.dino import DINO, DINODecoder, DINOHead
 from mmort.detect.parts.bert import DTYPES, Bert, TextEncoder, other_sub_sentences
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.deformable_transformer import (
@@ -199,7 +199,7 @@ class GroundingDINOHead(DeformableDETRHead):
     """For each query the logits of words, and a box relative to a reference; layers for each decoder layer."""
 
     @dataclass(frozen=True, kw_only=True)
-    class Entries(QueryHeadEntries):
+    class Entries(DINOHead.Entries):
         """The entries of ``bbox_head``."""
 
         types = ("GroundingDINOHead",)
@@ -250,7 +250,7 @@ class GroundingDINO(DINO):
         language_model: Bert = part("language model")
         encoder: GroundingEncoderEntries = nested(GroundingEncoderEntries, "encoder")
         decoder: GroundingDecoderEntries = nested(GroundingDecoderEntries, "decoder")
-        bbox_head: GroundingDINOHead.Entries = nested(GroundingDINOHead.Entries, "bbox_head")  # type: ignore[assignment]
+        bbox_head: GroundingDINOHead.Entries = nested(GroundingDINOHead.Entries, "bbox_head")
         test_cfg: GroundingTestCfg = nested(GroundingTestCfg, "test_cfg", default={})
 
         ignored: ClassVar = {**DINO.Model.ignored, **training_only("use_autocast")}
