@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from mmort.detect.entries import nested, only
 from mmort.detect.parts.positions import SinePositionalEncoding, image_cells, padding_cells
 from mmort.detect.parts.transformer import (
-    FFN,
     DecoderLayerEntries,
     DeformableAttentionEntries,
     EncoderEntries,
     EncoderLayerEntries,
+    TransformerLayer,
 )
 
 
@@ -148,14 +148,8 @@ class DeformableDecoderEntries(EncoderEntries):
     return_intermediate: bool = only(True)
 
 
-class DeformableEncoderLayer(nn.Module):
+class DeformableEncoderLayer(TransformerLayer):
     """Every cell attends to a few points of all maps."""
-
-    def __init__(self, entries: DeformableEncoderLayerEntries) -> None:
-        super().__init__()
-        self.self_attn = entries.self_attn_cfg.build()
-        self.ffn = FFN(entries.ffn_cfg)
-        self.norms = entries.norms()
 
     def forward(self, x: Tensor, pyramid: Pyramid, references: Tensor) -> Tensor:
         x = self.norms[0](
@@ -185,14 +179,8 @@ class DeformableEncoder(nn.Module):
         return x
 
 
-class DeformableDecoderLayer(nn.Module):
+class DeformableDecoderLayer(TransformerLayer):
     """Every query attends to all others, then to a few points of all maps."""
-
-    def __init__(self, entries: DeformableDecoderLayerEntries) -> None:
-        super().__init__()
-        self.self_attn, self.cross_attn = entries.self_attn_cfg.build(), entries.cross_attn_cfg.build()
-        self.ffn = FFN(entries.ffn_cfg)
-        self.norms = entries.norms()
 
     def forward(
         self,

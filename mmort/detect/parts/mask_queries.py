@@ -17,7 +17,7 @@ from mmort.detect.entries import Parts, Schema, at_least, default, nested, only,
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.image_masks import mask_boxes, of_rows
 from mmort.detect.parts.positions import SinePositionalEncoding
-from mmort.detect.parts.transformer import DecoderEntries
+from mmort.detect.parts.transformer import DecoderEntries, EncoderEntries
 from mmort.predict import MaskFormat, PanopticFormat
 
 MASK_STRIDE = 4
@@ -78,6 +78,25 @@ class PixelDecoderEntries(Schema):
     out_channels: int
     norm_cfg: Config | None = default({"type": "GN", "num_groups": 32})
     act_cfg: Config | None = default({"type": "ReLU"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderPixelDecoderEntries(PixelDecoderEntries):
+    """The entries of a pixel decoder that has an encoder."""
+
+    encoder: EncoderEntries = nested(EncoderEntries, "pixel_decoder.encoder")
+    positional_encoding: SinePositionalEncoding.Entries = nested(
+        SinePositionalEncoding.Entries, "pixel_decoder.positional_encoding", default=POSITIONS
+    )
+
+    def check(self, name: str) -> None:
+        """Raise a ValueError if the encoder has other channels."""
+        if not self.encoder.embed_dims == 2 * self.positional_encoding.num_feats == self.feat_channels:
+            raise ValueError(
+                "detect.build: embed_dims of pixel_decoder.encoder and 2 * num_feats of "
+                f"pixel_decoder.positional_encoding must be feat_channels, {self.feat_channels}, got "
+                f"{self.encoder.embed_dims} and {2 * self.positional_encoding.num_feats}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

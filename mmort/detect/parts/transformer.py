@@ -321,14 +321,22 @@ class FFN(nn.Module):
         return (x if identity is None else identity) + self.layers(x)
 
 
-class EncoderLayer(nn.Module):
-    """Every cell of the image attends to all others."""
+class TransformerLayer(nn.Module):
+    """Base of layers: the attentions that the entries name, an `FFN`, and a normalization after each of them."""
+
+    self_attn: nn.Module
+    cross_attn: nn.Module
 
     def __init__(self, entries: EncoderLayerEntries) -> None:
         super().__init__()
-        self.self_attn = entries.self_attn_cfg.build()
+        for attention in entries.attentions:
+            self.add_module(attention, getattr(entries, f"{attention}_cfg").build())
         self.ffn = FFN(entries.ffn_cfg)
         self.norms = entries.norms()
+
+
+class EncoderLayer(TransformerLayer):
+    """Every cell of the image attends to all others."""
 
     def forward(self, x: Tensor, positions: Tensor, padding: Tensor) -> Tensor:
         located = x + positions
@@ -354,14 +362,8 @@ class Encoder(nn.Module):
         return positions
 
 
-class DecoderLayer(nn.Module):
+class DecoderLayer(TransformerLayer):
     """Every query attends to all others, then to the image."""
-
-    def __init__(self, entries: DecoderLayerEntries) -> None:
-        super().__init__()
-        self.self_attn, self.cross_attn = entries.self_attn_cfg.build(), entries.cross_attn_cfg.build()
-        self.ffn = FFN(entries.ffn_cfg)
-        self.norms = entries.norms()
 
     def forward(self, x: Tensor, queries: Tensor, memory: Tensor, positions: Tensor, padding: Tensor) -> Tensor:
         x = self.norms[0](self.self_attn(x, x + queries, x + queries, x))

@@ -19,17 +19,16 @@ from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.deformable_transformer import DeformableEncoder, DeformableEncoderEntries, Pyramid
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.mask_queries import (
-    POSITIONS,
+    EncoderPixelDecoderEntries,
     MaskQueryDetector,
     MaskQueryEntries,
     MaskQueryModelEntries,
-    PixelDecoderEntries,
     mask_embedding,
     mask_logits,
     used_maps,
 )
 from mmort.detect.parts.positions import SinePositionalEncoding
-from mmort.detect.parts.transformer import FFN, DecoderEntries, DecoderLayerEntries
+from mmort.detect.parts.transformer import DecoderEntries, DecoderLayerEntries, TransformerLayer
 
 
 def everything(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -46,14 +45,11 @@ class PixelDecoder(nn.Module):
     )
 
     @dataclass(frozen=True, kw_only=True)
-    class Entries(PixelDecoderEntries):
+    class Entries(EncoderPixelDecoderEntries):
         """The entries of ``panoptic_head.pixel_decoder``."""
 
         encoder: DeformableEncoderEntries = nested(DeformableEncoderEntries, "pixel_decoder.encoder")
         num_outs: int = at_least(1, default=3)
-        positional_encoding: SinePositionalEncoding.Entries = nested(
-            SinePositionalEncoding.Entries, "pixel_decoder.positional_encoding", default=POSITIONS
-        )
 
         ignored: ClassVar = {"strides": "only ratios of the maps' sizes matter"}
 
@@ -64,12 +60,7 @@ class PixelDecoder(nn.Module):
 
         def check(self, name: str) -> None:
             """Raise a ValueError if the encoder has other channels, or more levels than there are maps."""
-            if not self.encoder.embed_dims == 2 * self.positional_encoding.num_feats == self.feat_channels:
-                raise ValueError(
-                    "detect.build: embed_dims of pixel_decoder.encoder and 2 * num_feats of "
-                    f"pixel_decoder.positional_encoding must be feat_channels, {self.feat_channels}, got "
-                    f"{self.encoder.embed_dims} and {2 * self.positional_encoding.num_feats}"
-                )
+            super().check(name)
             if self.levels > len(self.in_channels):
                 raise ValueError(
                     "detect.build: num_levels of pixel_decoder.encoder.layer_cfg.self_attn_cfg must be at most the "
@@ -115,7 +106,7 @@ class PixelDecoder(nn.Module):
         return self.mask_feature(outputs[-1]), outputs[: self.outputs]
 
 
-class DecoderLayer(nn.Module):
+class DecoderLayer(TransformerLayer):
     """Every query attends to its mask's pixels, then to the other queries."""
 
     renamed_keys = (  # before MMDetection 3
@@ -123,12 +114,6 @@ class DecoderLayer(nn.Module):
         (r"attentions\.1\.", "self_attn."),
         (r"ffns\.0\.", "ffn."),
     )
-
-    def __init__(self, entries: DecoderLayerEntries) -> None:
-        super().__init__()
-        self.cross_attn, self.self_attn = entries.cross_attn_cfg.build(), entries.self_attn_cfg.build()
-        self.ffn = FFN(entries.ffn_cfg)
-        self.norms = entries.norms()
 
     def forward(self, x: Tensor, queries: Tensor, memory: Tensor, positions: Tensor, unused: Tensor) -> Tensor:
         x = self.norms[0](self.cross_attn(x, x + queries, memory + positions, memory, unused))

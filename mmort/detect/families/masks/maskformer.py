@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mmort.detect.entries import PARTS, nested, part
+from mmort.detect.entries import PARTS, part
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.mask_queries import (
-    POSITIONS,
+    EncoderPixelDecoderEntries,
     MaskQueryDetector,
     MaskQueryEntries,
     MaskQueryModelEntries,
@@ -26,7 +26,7 @@ from mmort.detect.parts.mask_queries import (
     used_maps,
 )
 from mmort.detect.parts.positions import SinePositionalEncoding, image_cells, padding_cells
-from mmort.detect.parts.transformer import Decoder, Encoder, EncoderEntries
+from mmort.detect.parts.transformer import Decoder, Encoder
 
 
 @dataclass(frozen=True)
@@ -90,22 +90,8 @@ class TransformerEncoderPixelDecoder(PixelDecoder):
     """A pixel decoder that begins with a transformer's encoder over the coarsest map."""
 
     @dataclass(frozen=True, kw_only=True)
-    class Entries(PixelDecoderEntries):
+    class Entries(EncoderPixelDecoderEntries):
         """The entries of ``panoptic_head.pixel_decoder``."""
-
-        encoder: EncoderEntries = nested(EncoderEntries, "pixel_decoder.encoder")
-        positional_encoding: SinePositionalEncoding.Entries = nested(
-            SinePositionalEncoding.Entries, "pixel_decoder.positional_encoding", default=POSITIONS
-        )
-
-        def check(self, name: str) -> None:
-            """Raise a ValueError if the encoder has other channels."""
-            if not self.encoder.embed_dims == 2 * self.positional_encoding.num_feats == self.feat_channels:
-                raise ValueError(
-                    "detect.build: embed_dims of pixel_decoder.encoder and 2 * num_feats of "
-                    f"pixel_decoder.positional_encoding must be feat_channels, {self.feat_channels}, got "
-                    f"{self.encoder.embed_dims} and {2 * self.positional_encoding.num_feats}"
-                )
 
     def build_last(self, entries: PixelDecoderEntries) -> None:
         """Build the encoder."""

@@ -15,8 +15,14 @@ from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Parts, Schema, at_least, nested, only, part, training_only
-from mmort.detect.families.query.deformable_detr import DeformableDETR, DeformableDETRHead, keys_of_transformer
+from mmort.detect.entries import PARTS, Parts, at_least, nested, only, part, training_only
+from mmort.detect.families.query.deformable_detr import (
+    DeformableDETR,
+    DeformableDETRHead,
+    DeformableHeadWithTransformer,
+    Transformer,
+    keys_of_transformer,
+)
 from mmort.detect.families.query.dino import DINO, DINOHead
 from mmort.detect.families.query.refine_masks import NormedMaskIoUHead, RefineMaskHead, refined
 from mmort.detect.families.two_stage.mask_scoring_rcnn import rescored
@@ -24,7 +30,7 @@ from mmort.detect.parts.backbones.vit import RotaryViT
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.deformable_transformer import DeformableDecoderEntries, DeformableEncoderEntries
 from mmort.detect.parts.heads.mask_head import own_class
-from mmort.detect.parts.queries import HeadWithTransformer, QueryModelEntries, QueryTestCfg
+from mmort.detect.parts.queries import QueryModelEntries, QueryTestCfg
 from mmort.detect.parts.roi_extractor import RoIExtractor
 from mmort.detect.parts.test_cfg import NMS, NO_SUPPRESSION, check_size_of_original
 from mmort.detect.parts.two_stage import to_rows, used_rows
@@ -33,7 +39,7 @@ from mmort.torch import multiclass_nms
 
 
 @dataclass(frozen=True, kw_only=True)
-class Transformer(Schema):
+class CoTransformer(Transformer):
     """The entries of ``query_head.transformer``."""
 
     types = ("CoDinoTransformer", "CoDeformableDetrTransformer")
@@ -44,13 +50,9 @@ class Transformer(Schema):
         **training_only("num_co_heads", "with_coord_feat", "with_pos_coord"),
     }
 
-    encoder: Config
-    decoder: Config
-    num_feature_levels: int = at_least(1, default=4)
-
 
 @dataclass(frozen=True, kw_only=True)
-class QueryHead(HeadWithTransformer):
+class QueryHead(DeformableHeadWithTransformer):
     """The entries of ``query_head`` that MMDetection's detectors without further heads have in the model."""
 
     ignored: ClassVar = {
@@ -62,21 +64,11 @@ class QueryHead(HeadWithTransformer):
         **training_only("dn_cfg", "lambda_1", "max_pos_coords", "use_zero_padding"),
     }
 
-    transformer: Transformer = nested(Transformer, "query_head.transformer")
-    positional_encoding: Config
-    with_box_refine: bool = False
-    as_two_stage: bool = False
+    transformer: CoTransformer = nested(CoTransformer, "query_head.transformer")
 
-    def model(self) -> Config:
-        transformer = self.transformer
-        return {
-            "encoder": transformer.encoder,
-            "decoder": transformer.decoder,
-            "num_feature_levels": transformer.num_feature_levels,
-            "positional_encoding": self.positional_encoding,
-            "with_box_refine": self.with_box_refine,
-            "as_two_stage": self.as_two_stage,
-        }
+    @property
+    def queries(self) -> int:
+        return self.num_query
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,9 +82,6 @@ class DINOQueryHead(QueryHead):
     with_box_refine: bool = only(True)
     as_two_stage: bool = only(True, required=True)
 
-    def model(self) -> Config:
-        return {**super().model(), "num_queries": self.num_query}
-
 
 @dataclass(frozen=True, kw_only=True)
 class DeformableQueryHead(QueryHead):
@@ -100,16 +89,12 @@ class DeformableQueryHead(QueryHead):
 
     types = ("CoDeformDETRHead",)
 
-    num_query: int = at_least(1, default=100)
     mixed_selection: bool = False
 
     def check(self, name: str) -> None:
         """Refuse queries that are made of proposals alone, which the authors' code has no more."""
         if self.as_two_stage and not self.mixed_selection:
             raise ValueError(f"detect.build: mixed_selection of {name} must be True with as_two_stage, got False")
-
-    def model(self) -> Config:
-        return {**super().model(), "num_queries": self.num_query}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,7 +32,7 @@ from mmort.detect.parts.selection import take_rows
 class Transformer(Schema):
     """The entries of ``bbox_head.transformer``, which MMDetection 2 has."""
 
-    types = ("DeformableDetrTransformer",)
+    types: ClassVar[tuple[str, ...]] = ("DeformableDetrTransformer",)
 
     encoder: Config
     decoder: Config
@@ -41,7 +41,7 @@ class Transformer(Schema):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Head2(HeadWithTransformer):
+class DeformableHeadWithTransformer(HeadWithTransformer):
     """The entries of MMDetection 2's ``bbox_head`` that MMDetection 3 has in the model."""
 
     ignored: ClassVar = {"in_channels": "the neck's"}
@@ -52,11 +52,16 @@ class Head2(HeadWithTransformer):
     with_box_refine: bool = False
     as_two_stage: bool = False
 
+    @property
+    def queries(self) -> int:
+        """The number of queries."""
+        return self.transformer.two_stage_num_proposals if self.as_two_stage else self.num_query
+
     def model(self) -> Config:
         """Return the same as MMDetection 3 has it."""
         transformer = self.transformer
         return {
-            "num_queries": transformer.two_stage_num_proposals if self.as_two_stage else self.num_query,
+            "num_queries": self.queries,
             "encoder": transformer.encoder,
             "decoder": transformer.decoder,
             "num_feature_levels": transformer.num_feature_levels,
@@ -138,7 +143,7 @@ class DeformableDETR(QueryDetector):
         """The entries of ``model``."""
 
         types = ("DeformableDETR",)
-        head_with_transformer = Head2
+        head_with_transformer = DeformableHeadWithTransformer
 
         num_feature_levels: int = at_least(1, default=4)
         with_box_refine: bool = False

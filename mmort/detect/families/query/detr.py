@@ -31,7 +31,7 @@ class Transformer(Schema):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Head2(HeadWithTransformer):
+class DETRHeadWithTransformer(HeadWithTransformer):
     """The entries of MMDetection 2's ``bbox_head`` that MMDetection 3 has in the model, or in the neck."""
 
     transformer: Transformer = nested(Transformer, "bbox_head.transformer")
@@ -102,7 +102,7 @@ class DETR(SingleMapDetector):
         """The entries of ``model``."""
 
         types = ("DETR",)
-        head_with_transformer = Head2
+        head_with_transformer = DETRHeadWithTransformer
 
         bbox_head: DETRHead.Entries = nested(DETRHead.Entries, "bbox_head")
 

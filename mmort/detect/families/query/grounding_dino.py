@@ -127,9 +127,7 @@ class GroundingEncoder(DeformableEncoder):
 class GroundingDecoderLayer(DeformableDecoderLayer):
     """Every query attends to all others, to the words, and to a few points of all maps."""
 
-    def __init__(self, entries: GroundingDecoderLayerEntries) -> None:
-        super().__init__(entries)
-        self.cross_attn_text = entries.cross_attn_text_cfg.build()
+    cross_attn_text: nn.Module
 
     def forward(  # type: ignore[override]
         self,
