@@ -197,25 +197,21 @@ class Bert(nn.Module):
             chunked_size=chunked_size,
         )
 
-    def texts(
-        self, prompt: Prompt, vocabulary: str | os.PathLike[str] | None, limits: TextLimits, *, closed: bool = True
-    ) -> list[Text]:
-        """Return what the model makes of names, for each chunk of them.
+    def texts(self, prompt: Prompt, vocabulary: str | os.PathLike[str] | None, limits: TextLimits) -> list[Text]:
+        """Return what the model makes of names, for each chunk of them; the last of a chunk does not end as others do.
 
         Parameters
         ----------
         prompt, vocabulary
             See `Detector.set_texts`.
         limits : TextLimits
-        closed : bool, default True
-            Whether the last name of a caption ends as the others do.
 
         Raises
         ------
         ValueError
             See `Detector.set_texts`.
         """
-        return [self._text(input) for input in bert_inputs(prompt, self.tokenizer(vocabulary), limits, closed=closed)]
+        return [self._text(input) for input in bert_inputs(prompt, self.tokenizer(vocabulary), limits, closed=False)]
 
     def _text(self, input: BertInput) -> Text:
         """Return what the model makes of a caption, computed in float64."""

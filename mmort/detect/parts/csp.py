@@ -26,28 +26,26 @@ class DarknetBottleneck(nn.Module):
 
     def __init__(self, channels: int, *, add_identity: bool, use_depthwise: bool, **layer: Any) -> None:
         super().__init__()
-        self.conv1 = ConvModule(channels, channels, 1, **layer)
-        self.conv2 = convolution_block(use_depthwise)(channels, channels, 3, padding=1, **layer)
+        self.conv1, self.conv2 = self.convolutions(channels, use_depthwise, **layer)
         self.add_identity = add_identity
+
+    def convolutions(self, channels: int, use_depthwise: bool, **layer: Any) -> tuple[nn.Module, nn.Module]:
+        """Return the two convolutions."""
+        last = convolution_block(use_depthwise)
+        return ConvModule(channels, channels, 1, **layer), last(channels, channels, 3, padding=1, **layer)
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.conv2(self.conv1(x))
         return x + y if self.add_identity else y
 
 
-class CSPNeXtBlock(nn.Module):
+class CSPNeXtBlock(DarknetBottleneck):
     """A 3x3 convolution and a depthwise 5x5 one, perhaps beside a shortcut."""
 
-    def __init__(self, channels: int, *, add_identity: bool, use_depthwise: bool, **layer: Any) -> None:
-        super().__init__()
-        # As in MMDetection, conv_cfg is not this convolution's.
-        self.conv1 = convolution_block(use_depthwise)(channels, channels, 3, padding=1, **{**layer, "conv_cfg": None})
-        self.conv2 = DepthwiseSeparableConvModule(channels, channels, 5, padding=2, **layer)
-        self.add_identity = add_identity
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = self.conv2(self.conv1(x))
-        return x + y if self.add_identity else y
+    def convolutions(self, channels: int, use_depthwise: bool, **layer: Any) -> tuple[nn.Module, nn.Module]:
+        # As in MMDetection, conv_cfg is not the first convolution's.
+        first = convolution_block(use_depthwise)(channels, channels, 3, padding=1, **{**layer, "conv_cfg": None})
+        return first, DepthwiseSeparableConvModule(channels, channels, 5, padding=2, **layer)
 
 
 class ChannelAttention(nn.Module):

@@ -12,9 +12,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Schema, default, part, require
-from mmort.detect.parts.layers import ConvModule
+from mmort.detect.entries import PARTS, Schema, part, require
+from mmort.detect.parts.layers import ConvModule, LayerEntries
 from mmort.detect.parts.plugins import GeneralizedAttention
 from mmort.detect.parts.roi_extractor import RoILayer, scaled
 
@@ -23,28 +22,19 @@ class PluginConv(ConvModule):
     """A convolution as a step before or after the levels are brought together."""
 
     @dataclass(frozen=True, kw_only=True)
-    class Entries(Schema):
+    class Entries(LayerEntries):
         """The entries of ``pre_cfg`` or ``post_cfg``."""
 
         in_channels: int
         out_channels: int
         kernel_size: int
         padding: int = 0
-        conv_cfg: Config | None = None
-        norm_cfg: Config | None = None
-        act_cfg: Config | None = default({"type": "ReLU"})
 
         ignored: ClassVar = {"inplace": "the same values"}
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(
-            entries.in_channels,
-            entries.out_channels,
-            entries.kernel_size,
-            padding=entries.padding,
-            conv_cfg=entries.conv_cfg,
-            norm_cfg=entries.norm_cfg,
-            act_cfg=entries.act_cfg,
+            entries.in_channels, entries.out_channels, entries.kernel_size, padding=entries.padding, **entries.layer
         )
 
 

@@ -17,7 +17,6 @@ from mmort.detect.entries import Schema, nested, part, training_only
 from mmort.detect.parts.coders import DeltaXYWHBBoxCoder
 from mmort.detect.parts.heads.class_scores import WITH_SIGMOID, SigmoidLoss
 from mmort.detect.parts.priors import Priors
-from mmort.torch import DeformConv2d
 
 _CODER = {"type": "DeltaXYWHBBoxCoder"}
 _CODERS: Mapping[str, type[Any]] = {"DeltaXYWHBBoxCoder": DeltaXYWHBBoxCoder}
@@ -46,19 +45,6 @@ class GuidedAnchorEntries(Schema):
                 "detect.build: square_anchor_generator must have one anchor in a location, got "
                 f"{self.square_anchor_generator.num_base_priors} by level"
             )
-
-
-class FeatureAdaption(nn.Module):
-    """A deformable convolution whose offsets follow from the anchors' predicted sizes."""
-
-    def __init__(self, channels: int, out_channels: int, deform_groups: int) -> None:
-        super().__init__()
-        self.conv_offset = nn.Conv2d(2, deform_groups * 18, 1, bias=False)
-        self.conv_adaption = DeformConv2d(channels, out_channels, 3, padding=1, deform_groups=deform_groups)
-
-    def forward(self, x: Tensor, shapes: Tensor) -> Tensor:
-        adapted: Tensor = self.conv_adaption(x, self.conv_offset(shapes))
-        return adapted.relu()
 
 
 class MaskedConv2d(nn.Conv2d):

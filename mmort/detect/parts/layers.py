@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from mmort.configs.schema import Config
 from mmort.detect.entries import Schema, default, read_values, training_only, type_of
 from mmort.detect.parts.equivariant import EquivariantConv, FieldBatchNorm
-from mmort.torch import DeformConv2dPack, ModulatedDeformConv2dPack
+from mmort.torch import DeformConv2d, DeformConv2dPack, ModulatedDeformConv2dPack
 
 _RELU: Config = {"type": "ReLU"}
 
@@ -183,6 +183,18 @@ class ModulatedDeformConv(ModulatedDeformConv2dPack):
     renamed_keys = DeformConv.renamed_keys
 
 
+class FeatureAdaption(nn.Module):
+    """A deformable convolution whose offsets follow from what was predicted of the box at each location."""
+
+    def __init__(self, predicted: int, in_channels: int, out_channels: int, deform_groups: int) -> None:
+        super().__init__()
+        self.conv_offset = nn.Conv2d(predicted, deform_groups * 18, 1, bias=False)
+        self.conv_adaption = DeformConv2d(in_channels, out_channels, 3, padding=1, deform_groups=deform_groups)
+
+    def forward(self, x: Tensor, predicted: Tensor) -> Tensor:
+        return self.conv_adaption(x, self.conv_offset(predicted)).relu()
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlainEntries(Schema):
     """The entries of layers that have no settings beside `bias`."""
@@ -241,8 +253,8 @@ class BatchNormEntries(Schema):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrozenNormEntries(Schema):
-    """The entries of batch normalizations that no training changes."""
+class EpsEntries(Schema):
+    """The entries of normalizations that have no settings beside `eps`."""
 
     eps: float = 1e-5
 
@@ -274,15 +286,6 @@ class LayerNormEntries(Schema):
     eps: float = 1e-5
     elementwise_affine: bool = True
     bias: bool = True
-
-    ignored: ClassVar = training_only("requires_grad")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChannelNormEntries(Schema):
-    """The entries of layer normalizations over channels."""
-
-    eps: float = 1e-5
 
     ignored: ClassVar = training_only("requires_grad")
 
@@ -341,11 +344,11 @@ _LINEARS: _Layers = {"Linear": (nn.Linear, PlainEntries), "NormedLinear": (Norme
 _NORMALIZATIONS: _Layers = {
     "BN": (nn.BatchNorm2d, BatchNormEntries),
     "BN2d": (nn.BatchNorm2d, BatchNormEntries),
-    "FrozenBN": (nn.BatchNorm2d, FrozenNormEntries),
+    "FrozenBN": (nn.BatchNorm2d, EpsEntries),
     "GN": (_group_norm, GroupNormEntries),
     "InnerBatchNorm": (FieldBatchNorm, FieldNormEntries),
     "LN": (nn.LayerNorm, LayerNormEntries),
-    "LN2d": (ChannelNorm, ChannelNormEntries),
+    "LN2d": (ChannelNorm, EpsEntries),
     "MMSyncBN": (nn.BatchNorm2d, BatchNormEntries),  # the same once trained
     "SyncBN": (nn.BatchNorm2d, BatchNormEntries),
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -23,8 +23,6 @@ class CenterNetUpdateHead(AnchorFreeHead):
     @dataclass(frozen=True, kw_only=True)
     class Entries(AnchorFreeHead.Entries):
         """The entries of ``bbox_head``."""
-
-        strides: Sequence[Any] = (4, 8, 16, 32, 64)
 
         ignored: ClassVar = {
             **AnchorFreeHead.Entries.ignored,

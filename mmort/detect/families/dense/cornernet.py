@@ -33,13 +33,13 @@ _MAX_PAIRS = 1000
 class BiCornerPool(nn.Module):
     """Two convolutions, each pooled towards one edge; their sum, with a shortcut."""
 
-    def __init__(self, channels: int, modes: tuple[_Edge, _Edge], feat_channels: int = 128) -> None:
+    def __init__(self, channels: int, modes: tuple[_Edge, _Edge]) -> None:
         super().__init__()
-        norm = {"type": "BN"}
+        norm, inner = {"type": "BN"}, 128
         self.modes = modes
-        self.direction1_conv = ConvModule(channels, feat_channels, 3, padding=1, norm_cfg=norm)
-        self.direction2_conv = ConvModule(channels, feat_channels, 3, padding=1, norm_cfg=norm)
-        self.aftpool_conv = ConvModule(feat_channels, channels, 3, padding=1, norm_cfg=norm, act_cfg=None)
+        self.direction1_conv = ConvModule(channels, inner, 3, padding=1, norm_cfg=norm)
+        self.direction2_conv = ConvModule(channels, inner, 3, padding=1, norm_cfg=norm)
+        self.aftpool_conv = ConvModule(inner, channels, 3, padding=1, norm_cfg=norm, act_cfg=None)
         self.conv1 = ConvModule(channels, channels, 1, norm_cfg=norm, act_cfg=None)
         self.conv2 = ConvModule(channels, channels, 3, padding=1, norm_cfg=norm)
 

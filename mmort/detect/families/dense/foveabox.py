@@ -16,22 +16,9 @@ from mmort.detect.entries import PARTS, as_many_as, nested, training_only
 from mmort.detect.parts.boxes import clip
 from mmort.detect.parts.heads.class_scores import WITH_SIGMOID, SigmoidLoss
 from mmort.detect.parts.heads.towers import TowerEntries
-from mmort.detect.parts.layers import ConvModule, tower
+from mmort.detect.parts.layers import ConvModule, FeatureAdaption, tower
 from mmort.detect.parts.priors import Points
 from mmort.detect.parts.single_stage import DenseDetector, DenseHead
-from mmort.torch import DeformConv2d
-
-
-class FeatureAlign(nn.Module):
-    """A deformable convolution whose offsets follow from the regressed distances."""
-
-    def __init__(self, channels: int, groups: int) -> None:
-        super().__init__()
-        self.conv_offset = nn.Conv2d(4, groups * 18, 1, bias=False)
-        self.conv_adaption = DeformConv2d(channels, channels, 3, padding=1, deform_groups=groups)
-
-    def forward(self, x: Tensor, distances: Tensor) -> Tensor:
-        return self.conv_adaption(x, self.conv_offset(distances)).relu()
 
 
 class FoveaHead(DenseHead):
@@ -62,7 +49,7 @@ class FoveaHead(DenseHead):
         self.reg_convs = tower(*stacked, bias=entries.conv_bias, **layer)
         self.with_deform = entries.with_deform
         if self.with_deform:
-            self.feature_adaption = FeatureAlign(channels, entries.deform_groups)
+            self.feature_adaption = FeatureAdaption(4, channels, channels, entries.deform_groups)
             self.cls_convs = nn.Sequential(
                 ConvModule(channels, width, 3, padding=1, **layer), ConvModule(width, width, 1, **layer)
             )

@@ -15,14 +15,8 @@ from torch import Tensor, nn
 from mmort.configs.schema import Config
 from mmort.detect.entries import PARTS
 from mmort.detect.parts.boxes import image_limits
-from mmort.detect.parts.guided_anchors import (
-    FeatureAdaption,
-    GuidedAnchorEntries,
-    MaskedConv2d,
-    guided_anchors,
-    likely,
-)
-from mmort.detect.parts.layers import tower_pair
+from mmort.detect.parts.guided_anchors import GuidedAnchorEntries, MaskedConv2d, guided_anchors, likely
+from mmort.detect.parts.layers import FeatureAdaption, tower_pair
 from mmort.detect.parts.selection import best_priors, detections, of_all_levels, take, take_rows
 from mmort.detect.parts.single_stage import DenseDetector, DenseHead
 
@@ -61,7 +55,7 @@ class GARetinaHead(DenseHead):
         self.conv_loc = nn.Conv2d(channels, 1, 1)
         self.conv_shape = nn.Conv2d(channels, 2, 1)
         self.feature_adaption_cls, self.feature_adaption_reg = (
-            FeatureAdaption(channels, channels, entries.deform_groups) for _ in range(2)
+            FeatureAdaption(2, channels, channels, entries.deform_groups) for _ in range(2)
         )
         self.retina_cls = MaskedConv2d(channels, self.classes, 3, padding=1)
         self.retina_reg = MaskedConv2d(channels, 4, 3, padding=1)

@@ -261,7 +261,7 @@ class GLIP(DenseDetector):
 
     def set_texts(self, prompt: Prompt, vocabulary: str | os.PathLike[str] | None = None) -> None:
         words, limits = [], self.language_model.limits(self.test_cfg.chunked_size)
-        for text in self.language_model.texts(prompt, vocabulary, limits, closed=False):
+        for text in self.language_model.texts(prompt, vocabulary, limits):
             if len(text.tokens.ids) > MAX_TOKENS:
                 raise ValueError(f"texts must have at most {MAX_TOKENS} tokens together, got {len(text.tokens.ids)}")
             words.append(Words.of(text, text.last if self.bbox_head.early_fuse else text.features))

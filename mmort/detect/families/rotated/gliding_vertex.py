@@ -33,7 +33,6 @@ from mmort.detect.parts.two_stage import TwoStageDetector
 class VertexCoder(Schema):
     """The entries of ``fix_coder``."""
 
-    type: str = "GVFixCoder"
     angle_range: str = "oc"
 
 

@@ -20,12 +20,25 @@ from mmort.detect.entries import PARTS, Schema, default, training_only
 from mmort.detect.parts.layers import activation, normalization
 
 
-class SelfAttention(nn.Module):
-    """Attention with torch's names; ``attn`` is what MMCV puts around torch's layer."""
+class SpatialReductionAttention(nn.Module):
+    """Attention to keys of a map that a convolution has made smaller.
 
-    def __init__(self, channels: int, heads: int, bias: bool) -> None:
+    It has torch's names; ``attn`` is what MMCV puts around torch's layer.
+    """
+
+    def __init__(self, entries: PyramidVisionTransformer.Entries, stage: int, channels: int) -> None:
         super().__init__()
-        self.attn = nn.MultiheadAttention(channels, heads, bias=bias)
+        self.attn = nn.MultiheadAttention(channels, entries.num_heads[stage], bias=entries.qkv_bias)
+        ratio = entries.sr_ratios[stage]
+        self.reduces = ratio > 1
+        if self.reduces:
+            self.sr = nn.Conv2d(channels, channels, ratio, stride=ratio)
+            self.norm = normalization(entries.norm_cfg, channels)[1]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return what tokens [N, H, W, C] become."""
+        keys = self.norm(self.sr(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)) if self.reduces else x
+        return torch.unflatten(self.attend(x.flatten(1, 2), keys.flatten(1, 2)), 1, x.shape[1:3])
 
     def attend(self, queries: Tensor, keys: Tensor) -> Tensor:
         """Return what queries [N, L, C] find among keys [N, S, C]."""
@@ -39,23 +52,6 @@ class SelfAttention(nn.Module):
         key, value = torch.unflatten(both, 2, (2, *by_head)).permute(2, 0, 3, 1, 4).unbind(0)  # [N, heads, S, D]
         weights = (query * query.shape[3] ** -0.5 @ key.transpose(2, 3)).softmax(3)
         return attention.out_proj((weights @ value).transpose(1, 2).flatten(2))
-
-
-class SpatialReductionAttention(SelfAttention):
-    """Attention to keys of a map that a convolution has made smaller."""
-
-    def __init__(self, entries: PyramidVisionTransformer.Entries, stage: int, channels: int) -> None:
-        super().__init__(channels, entries.num_heads[stage], entries.qkv_bias)
-        ratio = entries.sr_ratios[stage]
-        self.reduces = ratio > 1
-        if self.reduces:
-            self.sr = nn.Conv2d(channels, channels, ratio, stride=ratio)
-            self.norm = normalization(entries.norm_cfg, channels)[1]
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return what tokens [N, H, W, C] become."""
-        keys = self.norm(self.sr(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)) if self.reduces else x
-        return torch.unflatten(self.attend(x.flatten(1, 2), keys.flatten(1, 2)), 1, x.shape[1:3])
 
 
 class MixFeedForward(nn.Module):

@@ -13,14 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from mmort.detect.entries import PARTS, nested
-from mmort.detect.parts.guided_anchors import (
-    FeatureAdaption,
-    GuidedAnchorEntries,
-    MaskedConv2d,
-    guided_anchors,
-    likely,
-)
+from mmort.detect.parts.guided_anchors import GuidedAnchorEntries, MaskedConv2d, guided_anchors, likely
 from mmort.detect.parts.heads.rpn_head import Level, ProposalHead
+from mmort.detect.parts.layers import FeatureAdaption
 from mmort.detect.parts.test_cfg import RPNEntries
 
 
@@ -77,7 +72,7 @@ class GARPNHead(ProposalHead):
         self.rpn_conv = nn.Conv2d(in_channels, channels, 3, padding=1)
         self.conv_loc = nn.Conv2d(in_channels, 1, 1)
         self.conv_shape = nn.Conv2d(in_channels, 2, 1)
-        self.feature_adaption = FeatureAdaption(in_channels, channels, entries.deform_groups)
+        self.feature_adaption = FeatureAdaption(2, in_channels, channels, entries.deform_groups)
         self.conv_cls = MaskedConv2d(channels, 1, 1)
         self.conv_reg = MaskedConv2d(channels, 4, 1)
 

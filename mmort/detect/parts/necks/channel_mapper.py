@@ -11,8 +11,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, default
+from mmort.detect.entries import PARTS
 from mmort.detect.parts.layers import ConvModule, LayerEntries
 
 
@@ -27,7 +26,6 @@ class ChannelMapper(nn.Module):
         in_channels: Sequence[int]
         out_channels: int
         kernel_size: int = 3
-        act_cfg: Config | None = default({"type": "ReLU"})
         bias: bool | str = "auto"
         num_outs: int | None = None
 
