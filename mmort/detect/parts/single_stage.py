@@ -92,6 +92,11 @@ class DenseHead(Head):
     coder: BoxCoder
     box_channels: int = 4
 
+    @property
+    def class_channels(self) -> int:
+        """The number of logits of a prior: softmax has one more, for the background."""
+        return self.classes + (self.activation == "softmax")
+
     def forward(self, features: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Return logits of the classes [N, A*C, h, w] by level, then the regressed numbers [N, A*4, h, w] by level.
 

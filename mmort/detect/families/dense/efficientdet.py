@@ -73,8 +73,7 @@ class EfficientDetSepBNHead(DenseHead):
             for _ in range(2)
         )
         self.swish = nn.SiLU()
-        class_channels = self.classes + (self.activation == "softmax")
-        self.cls_header = separable_convolution(channels, anchors * class_channels)
+        self.cls_header = separable_convolution(channels, anchors * self.class_channels)
         self.reg_header = separable_convolution(channels, anchors * self.box_channels)
 
     def forward(self, features: Sequence[Tensor]) -> tuple[Tensor, ...]:

@@ -58,12 +58,11 @@ class FCOSHead(AnchorFreeHead):
         channels = entries.feat_channels
         self.activation = entries.loss_cls.activation
         self.norm_on_bbox, self.centerness_on_reg = entries.norm_on_bbox, entries.centerness_on_reg
-        class_channels = self.classes + (self.activation == "softmax")
         if entries.cls_predictor_cfg is not None:  # MMDetection builds this layer whatever its type
             predictor = {**entries.cls_predictor_cfg, "type": "NormedConv2d"}
-            self.conv_cls = convolution(predictor, channels, class_channels, 1)
-        elif class_channels > self.classes:
-            self.conv_cls = nn.Conv2d(channels, class_channels, 3, padding=1)
+            self.conv_cls = convolution(predictor, channels, self.class_channels, 1)
+        elif self.class_channels > self.classes:
+            self.conv_cls = nn.Conv2d(channels, self.class_channels, 3, padding=1)
         self.conv_centerness = nn.Conv2d(channels, 1, 3, padding=1)
 
     def forward(self, features: Sequence[Tensor]) -> tuple[Tensor, ...]:

@@ -71,9 +71,8 @@ class RepPointsHead(DenseHead):
             norm_cfg=entries.norm_cfg,
         )
         numbers = 4 if self.use_grid_points else 2 * entries.num_points
-        classes = self.classes + (self.activation == "softmax")
         self.reppoints_cls_conv = DeformConv2d(channels, width, side, padding=reach)
-        self.reppoints_cls_out = nn.Conv2d(width, classes, 1)
+        self.reppoints_cls_out = nn.Conv2d(width, self.class_channels, 1)
         self.reppoints_pts_init_conv = nn.Conv2d(channels, width, 3, padding=1)
         self.reppoints_pts_init_out = nn.Conv2d(width, numbers, 1)
         self.reppoints_pts_refine_conv = DeformConv2d(channels, width, side, padding=reach)

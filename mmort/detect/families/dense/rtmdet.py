@@ -49,7 +49,7 @@ class RTMDetSepBNHead(DenseHead):
         self.classes, self.activation = entries.num_classes, entries.loss_cls.activation
         self.priors, self.coder, self.exp_on_reg = entries.anchor_generator, entries.bbox_coder, entries.exp_on_reg
         self.cls_convs, self.reg_convs = self.build_towers(entries)
-        self.rtm_cls = self.build_predictors(entries, self.classes + (self.activation == "softmax"))
+        self.rtm_cls = self.build_predictors(entries, self.class_channels)
         self.rtm_reg = self.build_predictors(entries, 4)
 
     def build_towers(self, entries: Entries) -> tuple[nn.ModuleList, nn.ModuleList]:

@@ -55,7 +55,7 @@ class SABLRetinaHead(DenseHead):
             conv_cfg=entries.conv_cfg,
             norm_cfg=entries.norm_cfg,
         )
-        self.retina_cls = nn.Conv2d(channels, self.classes + (self.activation == "softmax"), 3, padding=1)
+        self.retina_cls = nn.Conv2d(channels, self.class_channels, 3, padding=1)
         self.retina_bbox_reg, self.retina_bbox_cls = (nn.Conv2d(channels, sides * 4, 3, padding=1) for _ in range(2))
 
     def forward(self, features: Sequence[Tensor]) -> tuple[Tensor, ...]:

@@ -87,7 +87,7 @@ class VFNetHead(DenseHead):
         self.vfnet_reg_refine_dconv = DeformConv2d(channels, channels, 3, padding=1)
         self.vfnet_reg_refine = nn.Conv2d(channels, 4, 3, padding=1)
         self.vfnet_cls_dconv = DeformConv2d(channels, channels, 3, padding=1)
-        self.vfnet_cls = nn.Conv2d(channels, self.classes + (self.activation == "softmax"), 3, padding=1)
+        self.vfnet_cls = nn.Conv2d(channels, self.class_channels, 3, padding=1)
         self.scales, self.scales_refine = (nn.ModuleList(Scale() for _ in entries.strides) for _ in range(2))
         taps = [(float(y), float(x)) for y in (-1, 0, 1) for x in (-1, 0, 1)]
         self.register_buffer("offsets", torch.tensor(taps).reshape(1, 18, 1, 1), persistent=False)

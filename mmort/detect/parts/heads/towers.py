@@ -46,7 +46,6 @@ class TowerHead(DenseHead):
     def __init__(self, entries: Entries) -> None:
         super().__init__()
         self.classes, self.activation = entries.num_classes, entries.loss_cls.activation
-        self.class_channels = self.classes + (self.activation == "softmax")
         self.priors, self.coder = entries.anchor_generator, entries.bbox_coder
 
     def build_towers(

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from mmort.configs.schema import Config
 from mmort.detect.entries import PARTS, Schema, nested, only, require
 from mmort.detect.parts.layers import ConvModule, LayerEntries
+from mmort.detect.parts.necks.fpn import end_of_levels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,9 +165,9 @@ class FPG(nn.Module):
         super().__init__()
         if set(entries.paths) != {"bu"} or len(entries.paths) != entries.stack_times:
             raise ValueError(f"detect.build: neck.paths must be 'bu' for each of stack_times, got {entries.paths!r}")
-        levels, count = len(entries.in_channels), entries.num_outs
+        count = entries.num_outs
         self.start_level = entries.start_level
-        self.end = levels if entries.end_level in (-1, levels - 1) else entries.end_level + 1
+        self.end = end_of_levels(len(entries.in_channels), entries.end_level)
         inner = entries.inter_channels or entries.out_channels
         widths = [inner] * count if isinstance(inner, int) else [*inner]
         used = entries.in_channels[self.start_level : self.end]

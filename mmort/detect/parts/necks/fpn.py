@@ -35,6 +35,11 @@ class UpsampleEntries(Schema):
             raise ValueError("detect.build: neck.upsample_cfg.align_corners must be left out with mode 'nearest'")
 
 
+def end_of_levels(levels: int, end_level: int) -> int:
+    """Return the index after the last level that a neck reads; its ``end_level`` -1 means the last of all `levels`."""
+    return levels if end_level == -1 else end_level + 1
+
+
 @PARTS.register("neck", "FPN")
 class FPN(nn.Module):
     """Feature pyramid.
@@ -68,7 +73,7 @@ class FPN(nn.Module):
                 f"got {entries.add_extra_convs!r}"
             )
         levels = len(in_channels)
-        end = levels if entries.end_level in (-1, levels - 1) else entries.end_level + 1
+        end = end_of_levels(levels, entries.end_level)
         extra = entries.num_outs - (end - start_level)
         if extra < 0 or (extra and end < levels):
             raise ValueError(

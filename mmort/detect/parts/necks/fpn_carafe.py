@@ -15,6 +15,7 @@ from mmort.configs.schema import Config
 from mmort.detect.entries import PARTS, Parts, Schema, default
 from mmort.detect.parts.carafe import CARAFE
 from mmort.detect.parts.layers import ConvModule
+from mmort.detect.parts.necks.fpn import end_of_levels
 
 
 @PARTS.register("neck", "FPN_CARAFE")
@@ -37,9 +38,9 @@ class CARAFEFPN(nn.Module):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        levels, channels = len(entries.in_channels), entries.out_channels
+        channels = entries.out_channels
         self.start_level = entries.start_level
-        self.end = levels if entries.end_level in (-1, levels - 1) else entries.end_level + 1
+        self.end = end_of_levels(len(entries.in_channels), entries.end_level)
         used = entries.in_channels[self.start_level : self.end]
         extra = [used[-1], *[channels] * entries.num_outs][: entries.num_outs - len(used)]
         layer: dict[str, Any] = {"norm_cfg": entries.norm_cfg, "act_cfg": entries.act_cfg, "order": entries.order}

@@ -16,6 +16,7 @@ from mmort.configs.schema import Config
 from mmort.detect.entries import PARTS, Schema
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.merge_cells import resize, weighted_sum
+from mmort.detect.parts.necks.fpn import end_of_levels
 
 _CELLS = ("gp_64_4", "sum_44_4", "sum_43_3", "sum_34_4", "gp_43_5", "sum_55_5", "gp_54_7", "sum_77_7", "gp_75_6")
 """In MMDetection's names, the operation, the levels of both inputs, and the level of the result."""
@@ -44,9 +45,8 @@ class NASFPN(nn.Module):
     def __init__(self, entries: Entries) -> None:
         super().__init__()
         channels, norm_cfg = entries.out_channels, entries.norm_cfg
-        levels = len(entries.in_channels)
         self.start_level = entries.start_level
-        self.end = levels if entries.end_level in (-1, levels - 1) else entries.end_level + 1
+        self.end = end_of_levels(len(entries.in_channels), entries.end_level)
         used = entries.in_channels[self.start_level : self.end]
         if entries.num_outs != 5 or len(used) > 5:
             raise ValueError(f"detect.build: neck.num_outs must be 5 for NASFPN, got {entries.num_outs}")

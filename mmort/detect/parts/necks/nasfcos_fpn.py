@@ -18,6 +18,7 @@ from mmort.configs.schema import Config
 from mmort.detect.entries import PARTS, Schema
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.merge_cells import resize
+from mmort.detect.parts.necks.fpn import end_of_levels
 
 _CELLS = ("c22_1", "c22_2", "c32", "c02", "c42", "c36", "c61")
 """In MMDetection's names, which two maps are merged: 0 to 2 are the backbone's, and each cell adds one."""
@@ -72,8 +73,7 @@ class NASFCOSFPN(nn.Module):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        levels = len(entries.in_channels)
-        end = levels if entries.end_level in (-1, levels - 1) else entries.end_level + 1
+        end = end_of_levels(len(entries.in_channels), entries.end_level)
         channels, self.start_level, self.end = entries.out_channels, entries.start_level, end
         used = entries.in_channels[self.start_level : end]
         if len(used) != 3 or self.start_level != 1:
