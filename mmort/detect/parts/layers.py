@@ -502,11 +502,6 @@ def tower(
     )
 
 
-def tower_pair(*args: Any, **kwargs: Any) -> tuple[nn.Sequential, nn.Sequential]:
-    """Build two towers alike, one for the classes and one for the boxes; the arguments are those of `tower`."""
-    return tower(*args, **kwargs), tower(*args, **kwargs)
-
-
 def multiple_of_8(channels: float) -> int:
     """Return the nearest multiple of 8 (at least 8) that is not below 90 % of `channels`."""
     rounded = max(8, int(channels + 4) // 8 * 8)

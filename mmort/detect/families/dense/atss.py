@@ -14,7 +14,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from mmort.detect.entries import PARTS
-from mmort.detect.parts.heads.towers import TowerHead
+from mmort.detect.parts.heads.towers import TowerHead, tower_pair
 from mmort.detect.parts.layers import Scale
 from mmort.detect.parts.single_stage import DenseDetector
 
@@ -33,7 +33,7 @@ class ATSSHead(TowerHead):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)
-        self.cls_convs, self.reg_convs = self.build_towers(entries)
+        self.cls_convs, self.reg_convs = tower_pair(entries)
         anchors, channels = self.priors.num_base_priors[0], entries.feat_channels
         size, padding = entries.pred_kernel_size, entries.pred_kernel_size // 2
         self.atss_cls = nn.Conv2d(channels, anchors * self.class_channels, size, padding=padding)
@@ -70,7 +70,8 @@ class DDODHead(TowerHead):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)
-        self.cls_convs, self.reg_convs = self.build_towers(entries, {"type": "DCN"} if entries.use_dcn else None)
+        first = {"type": "DCN"} if entries.use_dcn else None
+        self.cls_convs, self.reg_convs = tower_pair(entries, first_conv_cfg=first)
         anchors, channels = self.priors.num_base_priors[0], entries.feat_channels
         self.atss_cls = nn.Conv2d(channels, anchors * self.class_channels, 3, padding=1)
         self.atss_reg = nn.Conv2d(channels, anchors * 4, 3, padding=1)

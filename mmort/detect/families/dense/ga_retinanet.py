@@ -12,11 +12,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.configs.schema import Config
 from mmort.detect.entries import PARTS
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.guided_anchors import GuidedAnchorEntries, MaskedConv2d, guided_anchors, likely
-from mmort.detect.parts.layers import FeatureAdaption, tower_pair
+from mmort.detect.parts.heads.towers import TowerEntries, tower_pair
+from mmort.detect.parts.layers import FeatureAdaption
 from mmort.detect.parts.selection import best_priors, detections, of_all_levels, take, take_rows
 from mmort.detect.parts.single_stage import DenseDetector, DenseHead
 
@@ -28,13 +28,8 @@ class GARetinaHead(DenseHead):
     raw_kinds: ClassVar = ("cls_score", "bbox_pred", "shape_pred", "loc_pred")
 
     @dataclass(frozen=True, kw_only=True)
-    class Entries(GuidedAnchorEntries):
+    class Entries(GuidedAnchorEntries, TowerEntries):
         """The entries of ``bbox_head``."""
-
-        num_classes: int
-        stacked_convs: int = 4
-        conv_cfg: Config | None = None
-        norm_cfg: Config | None = None
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
@@ -45,13 +40,7 @@ class GARetinaHead(DenseHead):
             entries.anchor_coder,
         )
         channels = entries.feat_channels
-        self.cls_convs, self.reg_convs = tower_pair(
-            entries.in_channels,
-            channels,
-            entries.stacked_convs,
-            conv_cfg=entries.conv_cfg,
-            norm_cfg=entries.norm_cfg,
-        )
+        self.cls_convs, self.reg_convs = tower_pair(entries)
         self.conv_loc = nn.Conv2d(channels, 1, 1)
         self.conv_shape = nn.Conv2d(channels, 2, 1)
         self.feature_adaption_cls, self.feature_adaption_reg = (

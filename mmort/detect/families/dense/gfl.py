@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from mmort.detect.entries import PARTS, nested, part, training_only
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.heads.class_scores import WITH_SIGMOID, SigmoidLoss
-from mmort.detect.parts.heads.towers import TowerHead
+from mmort.detect.parts.heads.towers import TowerHead, tower_pair
 from mmort.detect.parts.layers import Scale
 from mmort.detect.parts.priors import Centres
 from mmort.detect.parts.single_stage import DenseDetector, SingleStageModel
@@ -53,7 +53,7 @@ class GFLHead(TowerHead):
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)
         self.priors = Centres(self.priors)
-        self.cls_convs, self.reg_convs = self.build_towers(entries)
+        self.cls_convs, self.reg_convs = tower_pair(entries)
         self.box_channels = 4 * (entries.reg_max + 1)
         self.gfl_cls = nn.Conv2d(entries.feat_channels, self.class_channels, 3, padding=1)
         self.gfl_reg = nn.Conv2d(entries.feat_channels, self.box_channels, 3, padding=1)

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from mmort.detect.entries import PARTS, nested, training_only
 from mmort.detect.parts.boxes import clip
 from mmort.detect.parts.heads.class_scores import WITH_SIGMOID, DenseLoss
-from mmort.detect.parts.heads.towers import TowerEntries
-from mmort.detect.parts.layers import tower_pair
+from mmort.detect.parts.heads.towers import TowerEntries, tower_pair
 from mmort.detect.parts.priors import Points
 from mmort.detect.parts.single_stage import DenseDetector, DenseHead
 from mmort.torch import DeformConv2d
@@ -63,13 +62,7 @@ class RepPointsHead(DenseHead):
         self.half_scale, self.side = entries.point_base_scale / 2, side
         self.use_grid_points, self.center_init = entries.use_grid_points, entries.center_init
         channels, width, reach = entries.feat_channels, entries.point_feat_channels, side // 2
-        self.cls_convs, self.reg_convs = tower_pair(
-            entries.in_channels,
-            channels,
-            entries.stacked_convs,
-            conv_cfg=entries.conv_cfg,
-            norm_cfg=entries.norm_cfg,
-        )
+        self.cls_convs, self.reg_convs = tower_pair(entries)
         numbers = 4 if self.use_grid_points else 2 * entries.num_points
         self.reppoints_cls_conv = DeformConv2d(channels, width, side, padding=reach)
         self.reppoints_cls_out = nn.Conv2d(width, self.class_channels, 1)

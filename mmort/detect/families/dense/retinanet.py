@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from mmort.configs.schema import Config
 from mmort.detect.entries import PARTS, part, training_only
-from mmort.detect.parts.heads.towers import TowerHead
+from mmort.detect.parts.heads.towers import TowerHead, tower_pair
 from mmort.detect.parts.layers import shared_towers
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.single_stage import DenseDetector
@@ -47,7 +47,7 @@ class RetinaHead(TowerHead):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)
-        self.cls_convs, self.reg_convs = self.build_towers(entries)
+        self.cls_convs, self.reg_convs = tower_pair(entries)
         anchors = self.priors.num_base_priors[0]
         self.retina_cls = nn.Conv2d(entries.feat_channels, anchors * self.class_channels, 3, padding=1)
         self.retina_reg = nn.Conv2d(entries.feat_channels, anchors * self.box_channels, 3, padding=1)

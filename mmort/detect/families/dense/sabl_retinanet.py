@@ -17,8 +17,7 @@ from mmort.detect.entries import PARTS, nested, part, training_only
 from mmort.detect.parts.boxes import clip
 from mmort.detect.parts.buckets import BucketingBBoxCoder
 from mmort.detect.parts.heads.class_scores import WITH_SIGMOID, DenseLoss
-from mmort.detect.parts.heads.towers import TowerEntries
-from mmort.detect.parts.layers import tower_pair
+from mmort.detect.parts.heads.towers import TowerEntries, tower_pair
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.single_stage import DenseDetector, DenseHead
 
@@ -48,13 +47,7 @@ class SABLRetinaHead(DenseHead):
         sides = self.coder.side_count
         self.box_channels = 8 * sides
         channels = entries.feat_channels
-        self.cls_convs, self.reg_convs = tower_pair(
-            entries.in_channels,
-            channels,
-            entries.stacked_convs,
-            conv_cfg=entries.conv_cfg,
-            norm_cfg=entries.norm_cfg,
-        )
+        self.cls_convs, self.reg_convs = tower_pair(entries)
         self.retina_cls = nn.Conv2d(channels, self.class_channels, 3, padding=1)
         self.retina_bbox_reg, self.retina_bbox_cls = (nn.Conv2d(channels, sides * 4, 3, padding=1) for _ in range(2))
 

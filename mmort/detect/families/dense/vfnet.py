@@ -16,8 +16,8 @@ from mmort.configs.schema import Config
 from mmort.detect.entries import PARTS, default, nested, part, training_only
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.heads.class_scores import WITH_SIGMOID, DenseLoss
-from mmort.detect.parts.heads.towers import TowerEntries
-from mmort.detect.parts.layers import ConvModule, Scale, tower_pair
+from mmort.detect.parts.heads.towers import TowerEntries, tower_pair
+from mmort.detect.parts.layers import ConvModule, Scale
 from mmort.detect.parts.priors import AnchorGenerator, Points
 from mmort.detect.parts.single_stage import DenseDetector, DenseHead
 from mmort.torch import DeformConv2d
@@ -75,13 +75,8 @@ class VFNetHead(DenseHead):
         self.lengths = [*lengths[:-1], 2 * lengths[-2]]
         channels = entries.feat_channels
         layer: dict[str, Any] = {"conv_cfg": entries.conv_cfg, "norm_cfg": entries.norm_cfg, "bias": entries.conv_bias}
-        self.cls_convs, self.reg_convs = tower_pair(
-            entries.in_channels,
-            channels,
-            entries.stacked_convs,
-            last_conv_cfg={"type": "DCNv2"} if entries.dcn_on_last_conv else None,
-            **layer,
-        )
+        last = {"type": "DCNv2"} if entries.dcn_on_last_conv else None
+        self.cls_convs, self.reg_convs = tower_pair(entries, last_conv_cfg=last, bias=entries.conv_bias)
         self.vfnet_reg_conv = ConvModule(channels, channels, 3, padding=1, **layer)
         self.vfnet_reg = nn.Conv2d(channels, 4, 3, padding=1)
         self.vfnet_reg_refine_dconv = DeformConv2d(channels, channels, 3, padding=1)

@@ -21,7 +21,7 @@ from mmort.detect.families.dense.fcos import FCOSHead
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.dynamic_masks import DynamicMasks, of_priors, points_and_strides, relative_coordinates
 from mmort.detect.parts.image_masks import enlarged_from_corners
-from mmort.detect.parts.layers import ConvModule
+from mmort.detect.parts.layers import ConvModule, tower
 from mmort.detect.parts.priors import Points
 from mmort.detect.parts.selection import indexed_detections
 from mmort.detect.parts.single_stage import DenseDetector, SingleStageModel
@@ -71,20 +71,13 @@ class MaskFeatModule(nn.Module):
     def __init__(self, entries: MaskFeatureEntries) -> None:
         super().__init__()
         self.first, self.last, channels = entries.start_level, entries.end_level, entries.feat_channels
-        layer: dict[str, Any] = {
-            "conv_cfg": entries.conv_cfg,
-            "norm_cfg": entries.norm_cfg,
-            "bias": False,
-            "padding": 1,
-        }
+        layer: dict[str, Any] = {"conv_cfg": entries.conv_cfg, "norm_cfg": entries.norm_cfg, "bias": False}
         self.convs_all_levels = nn.ModuleList()
         for level in range(self.first, self.last + 1):
             convs = nn.Sequential()
-            convs.add_module(f"conv{level}", ConvModule(entries.in_channels, channels, 3, **layer))
+            convs.add_module(f"conv{level}", ConvModule(entries.in_channels, channels, 3, padding=1, **layer))
             self.convs_all_levels.append(convs)
-        self.conv_branch = nn.Sequential(
-            *(ConvModule(channels, channels, 3, **layer) for _ in range(entries.num_stacked_convs))
-        )
+        self.conv_branch = tower(channels, channels, entries.num_stacked_convs, **layer)
         self.conv_pred = nn.Conv2d(channels, entries.out_channels, 1)
 
     def forward(self, features: Sequence[Tensor]) -> Tensor:

@@ -21,7 +21,7 @@ from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.heads.class_scores import SoftmaxLoss
 from mmort.detect.parts.image_masks import of_rows
-from mmort.detect.parts.layers import ConvModule
+from mmort.detect.parts.layers import tower
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.selection import best_priors, of_all_levels, take
 from mmort.predict import MaskFormat
@@ -62,11 +62,8 @@ class YOLACTHead(nn.Module):
         super().__init__()
         self.classes, self.prototypes, channels = entries.num_classes, entries.num_protos, entries.feat_channels
         self.priors, self.coder = entries.anchor_generator, entries.bbox_coder
-        layer: dict[str, Any] = {"padding": 1, "conv_cfg": entries.conv_cfg, "norm_cfg": entries.norm_cfg}
-        self.head_convs = nn.ModuleList(
-            ConvModule(channels if index else entries.in_channels, channels, 3, **layer)
-            for index in range(entries.num_head_convs)
-        )
+        layer: dict[str, Any] = {"conv_cfg": entries.conv_cfg, "norm_cfg": entries.norm_cfg}
+        self.head_convs = tower(entries.in_channels, channels, entries.num_head_convs, **layer)
         anchors = self.priors.num_base_priors[0]
         self.conv_cls, self.conv_reg, self.conv_coeff = (
             nn.Conv2d(channels, anchors * count, 3, padding=1) for count in (self.classes + 1, 4, self.prototypes)
@@ -76,8 +73,7 @@ class YOLACTHead(nn.Module):
         """Return class logits [N, A*(C+1), h, w], deltas and coefficients, each by level."""
         maps: list[tuple[Tensor, Tensor, Tensor]] = []
         for x in features:
-            for conv in self.head_convs:
-                x = conv(x)
+            x = self.head_convs(x)
             maps.append((self.conv_cls(x), self.conv_reg(x), self.conv_coeff(x).tanh()))
         return tuple(map for kind in zip(*maps, strict=True) for map in kind)
 

@@ -7,7 +7,7 @@ Source: A. Kirillov et al., "PointRend", CVPR 2020.  Box and mask AP of MMDetect
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +16,9 @@ from torch.nn import functional
 from mmort.configs.schema import Config
 from mmort.detect.entries import PARTS, Schema, at_least, nested, only, part, require
 from mmort.detect.families.two_stage.faster_rcnn import StandardRoIHead
+from mmort.detect.parts.heads.box_head import connected, linears
 from mmort.detect.parts.heads.mask_head import own_class
-from mmort.detect.parts.layers import ConvModule
+from mmort.detect.parts.layers import ConvModule, tower
 from mmort.detect.parts.test_cfg import RCNNEntries
 from mmort.detect.parts.two_stage import TwoStageDetector
 from mmort.torch import point_sample, rel_roi_point_to_rel_img_point
@@ -102,31 +103,16 @@ class CoarseMaskHead(nn.Module):
         width, factor = entries.conv_out_channels, entries.downsample_factor
         self.classes = entries.num_classes
         self.size = entries.roi_feat_size // factor
-        self.convs = nn.ModuleList()
-        channels = entries.in_channels
-        for _ in range(entries.num_convs):
-            self.convs.append(
-                ConvModule(channels, width, 3, padding=1, conv_cfg=entries.conv_cfg, norm_cfg=entries.norm_cfg)
-            )
-            channels = width
-        self.downsample_conv = ConvModule(
-            channels, width, factor, stride=factor, conv_cfg=entries.conv_cfg, norm_cfg=entries.norm_cfg
-        )
-        features = width * self.size**2
-        self.fcs = nn.ModuleList()
-        for _ in range(entries.num_fcs):
-            self.fcs.append(nn.Linear(features, entries.fc_out_channels))
-            features = entries.fc_out_channels
+        layer: dict[str, Any] = {"conv_cfg": entries.conv_cfg, "norm_cfg": entries.norm_cfg}
+        self.convs = tower(entries.in_channels, width, entries.num_convs, **layer)
+        channels = width if entries.num_convs > 0 else entries.in_channels
+        self.downsample_conv = ConvModule(channels, width, factor, stride=factor, **layer)
+        self.fcs, features = linears(entries.num_fcs, width * self.size**2, entries.fc_out_channels)
         self.fc_logits = nn.Linear(features, self.classes * self.size**2)
 
     def forward(self, features: Tensor) -> Tensor:
         """Return logits [R, classes, h, w] of features [R, C, h', w']."""
-        x = features
-        for conv in self.convs:
-            x = conv(x)
-        x = self.downsample_conv(x).flatten(1)
-        for layer in self.fcs:
-            x = layer(x).relu()
+        x = connected(self.fcs, self.downsample_conv(self.convs(features)).flatten(1))
         return self.fc_logits(x).reshape(-1, self.classes, self.size, self.size)
 
 

@@ -12,7 +12,7 @@ from mmort.configs.schema import Config
 from mmort.detect.entries import Schema, default, nested, part, training_only
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.heads.class_scores import WITH_SIGMOID, DenseLoss
-from mmort.detect.parts.layers import Scale, tower_pair
+from mmort.detect.parts.layers import Scale, tower
 from mmort.detect.parts.priors import Points, Priors
 from mmort.detect.parts.single_stage import DenseHead
 
@@ -27,6 +27,13 @@ class TowerEntries(Schema):
     stacked_convs: int = 4
     conv_cfg: Config | None = None
     norm_cfg: Config | None = None
+
+
+def tower_pair(entries: TowerEntries, **layer: Any) -> tuple[nn.Sequential, nn.Sequential]:
+    """Build two towers alike, one for the classes and one for the boxes; `layer` are more arguments of `tower`."""
+    layer = {"conv_cfg": entries.conv_cfg, "norm_cfg": entries.norm_cfg, **layer}
+    stacked = entries.in_channels, entries.feat_channels, entries.stacked_convs
+    return tower(*stacked, **layer), tower(*stacked, **layer)
 
 
 class TowerHead(DenseHead):
@@ -47,19 +54,6 @@ class TowerHead(DenseHead):
         super().__init__()
         self.classes, self.activation = entries.num_classes, entries.loss_cls.activation
         self.priors, self.coder = entries.anchor_generator, entries.bbox_coder
-
-    def build_towers(
-        self, entries: Entries, first_conv_cfg: Config | None = None
-    ) -> tuple[nn.Sequential, nn.Sequential]:
-        """Return the towers for the classes and for the boxes, whose first convolution may be of another kind."""
-        return tower_pair(
-            entries.in_channels,
-            entries.feat_channels,
-            entries.stacked_convs,
-            conv_cfg=entries.conv_cfg,
-            first_conv_cfg=first_conv_cfg,
-            norm_cfg=entries.norm_cfg,
-        )
 
 
 class AnchorFreeHead(DenseHead):
@@ -91,12 +85,5 @@ class AnchorFreeHead(DenseHead):
 
     def build_towers(self, entries: Entries) -> tuple[nn.Sequential, nn.Sequential]:
         """Return the towers for the classes and for the boxes."""
-        return tower_pair(
-            entries.in_channels,
-            entries.feat_channels,
-            entries.stacked_convs,
-            conv_cfg=entries.conv_cfg,
-            last_conv_cfg={"type": "DCNv2"} if entries.dcn_on_last_conv else None,
-            norm_cfg=entries.norm_cfg,
-            bias=entries.conv_bias,
-        )
+        last = {"type": "DCNv2"} if entries.dcn_on_last_conv else None
+        return tower_pair(entries, last_conv_cfg=last, bias=entries.conv_bias)
