@@ -12,7 +12,7 @@ try:
 except ModuleNotFoundError:
     raise ImportError("mmort.mmcv needs torch: pip install 'mmort[torch]'") from None
 
-from mmort.mmcv.checkpoints import allow_histories
+from mmort.mmcv.histories import allow_histories
 from mmort.mmcv.installation import install
 
 __all__ = ["install"]

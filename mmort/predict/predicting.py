@@ -1,4 +1,4 @@
-"""Detection in many images or a video, with a record and annotated images: the function behind ``mmort predict``."""
+"""Detection in many images or a video: the function behind ``mmort predict``, which skips what a record has already."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import onnx_ir as ir
 import pytest
 
 import mmort.onnx
-from mmort.onnx.accelerate import measuring, pipeline, rules
+from mmort.onnx.accelerate import measuring, pipeline, single_nodes
 from mmort.onnx.accelerate.measuring import is_faster, measure, run_once
 from mmort.onnx.accelerate.report import Left
 from mmort.onnx.accelerate.row_order import are_reordered
@@ -902,7 +902,7 @@ def test_other_outputs_are_an_error(tmp_path, slow, monkeypatch):
     set_seconds(monkeypatch, before=1.0, after=0.5)
 
     def wrong(node, runs):
-        replacement = rules.nms_indices(node, runs)
+        replacement = single_nodes.nms_indices(node, runs)
         if replacement is not None:
             replacement.nodes[-1].attributes["iou_threshold"] = ir.AttrFloat32("iou_threshold", 0.1)
         return replacement

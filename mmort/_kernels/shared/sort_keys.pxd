@@ -1,4 +1,4 @@
-"""Keys of floating-point numbers: integers that increase as the number decreases."""
+"""Keys of floating-point numbers: integers that increase as the number decreases; sorting.pyx sorts by them."""
 from libc.stdint cimport uint32_t, uint64_t
 
 ctypedef union Single:

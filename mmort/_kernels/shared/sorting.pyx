@@ -1,5 +1,8 @@
 """Stable sorting by 32- or 64-bit keys: the order in which the NMS family visits boxes.
 
+That is by descending score, with NaN last; equal scores, such as 0.0 and -0.0, keep the order of their boxes.  soft_nms
+has an order of its own, in soft_nms.pyx.
+
 A radix sort takes time proportional to the number of items and keeps equal keys in order.  For several threads, many
 items are first divided into parts by the leading bits of their keys; then each part is sorted for itself.
 """

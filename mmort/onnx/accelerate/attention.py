@@ -14,8 +14,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import onnx_ir as ir
 
-from mmort.onnx.accelerate.rules import BILINEAR, ZEROS, Sampling, sampling_of
 from mmort.onnx.accelerate.runs import Runs, run_of
+from mmort.onnx.accelerate.single_nodes import BILINEAR, ZEROS, Sampling, sampling_of
 from mmort.onnx.graph.patterns import (
     Replacement,
     array,

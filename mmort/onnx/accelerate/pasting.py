@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from mmort.onnx.accelerate.rules import BILINEAR, ZEROS, sampling_of
 from mmort.onnx.accelerate.runs import Runs, run_of
+from mmort.onnx.accelerate.single_nodes import BILINEAR, ZEROS, sampling_of
 from mmort.onnx.graph.patterns import Replacement, array, axes_of, climb, integer, name_of, opset_of
 
 MIN_OPSET = 11

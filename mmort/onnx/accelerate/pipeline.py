@@ -12,7 +12,7 @@ import onnx.external_data_helper
 import onnx_ir as ir
 
 from mmort import get_num_threads
-from mmort.onnx.accelerate import rules, scatter
+from mmort.onnx.accelerate import scatter, single_nodes
 from mmort.onnx.accelerate.attention import multi_scale_deformable_attention
 from mmort.onnx.accelerate.class_chains import classes_in_turn
 from mmort.onnx.accelerate.measuring import MIN_GAIN, is_faster, measure, run_once
@@ -30,18 +30,18 @@ from mmort.onnx.verify.sessions import feeds, open_session, required_inputs
 
 RULES: dict[str, Callable[[ir.Node, Runs], Replacement | None]] = {
     "deformable attention -> MultiScaleDeformableAttention": multi_scale_deformable_attention,
-    "NonMaxSuppression -> NMSIndices": rules.nms_indices,
-    "RoiAlign -> MMCVRoiAlign": rules.roi_align,
+    "NonMaxSuppression -> NMSIndices": single_nodes.nms_indices,
+    "RoiAlign -> MMCVRoiAlign": single_nodes.roi_align,
     "mask pasting -> MatMul": pasting,
-    "GridSample -> grid_sampler": rules.grid_sample,
-    "DeformConv -> deform_conv2d": rules.deformable_convolution,
+    "GridSample -> grid_sampler": single_nodes.grid_sample,
+    "DeformConv -> deform_conv2d": single_nodes.deformable_convolution,
     "NonZero -> NonZero of rows": nonzero_of_rows,
     "rows written in turn -> Gather": scatter.joined_rows,
     "ScatterElements of rows -> ScatterND": scatter.scattered_rows,
-    "Loop that appends -> Loop that collects": rules.appending_loop,
+    "Loop that appends -> Loop that collects": single_nodes.appending_loop,
     "selection of each class in turn -> TopK": classes_in_turn,
-    "Softmax of an inner axis -> Softmax": rules.softmax_of_last_axis,
-    "MatMul by a vector -> MatMul": rules.product_with_column,
+    "Softmax of an inner axis -> Softmax": single_nodes.softmax_of_last_axis,
+    "MatMul by a vector -> MatMul": single_nodes.product_with_column,
 }
 """The kinds of replacements, in the order in which they are tried: a group of nodes before its parts."""
 

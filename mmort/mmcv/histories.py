@@ -1,4 +1,4 @@
-"""Checkpoints of MMEngine under torch's safe loading."""
+"""The histories in checkpoints of MMEngine, allowed in torch's safe loading."""
 
 from __future__ import annotations
 
