@@ -28,7 +28,7 @@ class GARetinaHead(DenseHead):
     raw_kinds: ClassVar = ("cls_score", "bbox_pred", "shape_pred", "loc_pred")
 
     @dataclass(frozen=True, kw_only=True)
-    class Entries(GuidedAnchorEntries, TowerEntries):
+    class Entries(TowerEntries, GuidedAnchorEntries):
         """The entries of ``bbox_head``."""
 
     def __init__(self, entries: Entries) -> None:
