@@ -19,7 +19,7 @@ from tests.originals.images import image_files
 from tests.originals.original import Original
 
 NAMES = sorted(CASES)
-COUNT = int(os.environ.get("ORIGINALS_EXPORTS", "4")) or len(NAMES)
+COUNT = int(os.environ.get("ORIGINALS_EXPORTS", "3")) or len(NAMES)
 SAMPLE = random.Random(int(os.environ.get("ORIGINALS_SEED", "0"))).sample(NAMES, COUNT)
 
 
