@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Any
 
 
@@ -52,13 +51,13 @@ def read(path: str, options: Sequence[str]) -> dict[str, Any]:
     from mmort.configs import parse_options, read_config
     from mmort.configs.layout import READ_ENTRIES
     from mmort.configs.overrides import added_entries
+    from mmort.configs.schema import suggested
 
     overrides = parse_options(options)
     for key, (name, siblings) in added_entries(overrides, read_config(path) if overrides else {}).items():
         if key.split(".")[0] == name and name not in READ_ENTRIES:
-            similar = get_close_matches(name, {*READ_ENTRIES, *siblings}, 1)
-            advice = f" (did you mean {similar[0]}?)" if similar else ""
-            raise ValueError(f"--cfg-options must name entries of the config, got {key}: it has no {name}{advice}")
+            entry = suggested(name, {*READ_ENTRIES, *siblings})
+            raise ValueError(f"--cfg-options must name entries of the config, got {key}: it has no {entry}")
     return read_config(path, overrides)
 
 

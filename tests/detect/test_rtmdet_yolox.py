@@ -213,11 +213,7 @@ def test_networks(name, images):
 @pytest.mark.parametrize(
     ("part", "entries", "message"),
     [
-        (
-            "bbox_head",
-            {"with_objectness": True},
-            "with_objectness of bbox_head .* must be False, got True",
-        ),
+        ("bbox_head", {"with_objectness": True}, "with_objectness of bbox_head .* must be False, got True"),
         ("backbone", {"arch": "P7"}, "arch must be one of P5, P6, got 'P7'"),
         ("neck", {"upsample_cfg": {"mode": "bilinear", "scale_factor": 2}}, "upsample_cfg must be"),
     ],

@@ -1,6 +1,6 @@
-"""Which layers compute with integers, and which stay as they are: by their place in the graph, and by what they cost.
+"""Choosing the layers to quantize: by their position in the graph, and by how far integers move the detections.
 
-Integers are for convolutions and hidden fully connected layers, and for what lies between them.
+Convolutions and hidden fully connected layers are quantized, and what lies between them.
 
 A prediction is not quantized: neither the last layer of a branch nor anything after it, such as the decoding of boxes.
 A layer is a last one if none of its results reaches another layer through nodes that keep the form of a feature map, or
