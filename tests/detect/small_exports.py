@@ -15,11 +15,13 @@ import torch
 
 from mmort.detect import build
 from mmort.detect.export import ExportOptions
+from mmort.detect.export.head_outputs import names_of
 from mmort.detect.export.pipeline import DEFAULT_IMAGE, _Export
 from mmort.detect.export.progress import Steps
-
+from mmort.detect.export.proof import noisy_views
 from mmort.onnx import Report
-from mmort.onnx.export.options import Options
+from mmort.onnx.artifact import Artifact
+from mmort.onnx.verify.proof import prove
 from mmort.predict import FixedSizeWarning, Preprocessing, read_image
 from tests.detect import (
     co_dino_cases,
@@ -106,6 +108,21 @@ class SmallExport:
     def write(self) -> Report:
         """Export the detector with proof."""
         return self._export.write(self.path)
+
+    def prove(self, path: Path, inputs: Sequence[Any] | None = None, seed: int = 0) -> Report:
+        """Compare another file with the detector as it is now, by default with the inputs of the export."""
+        draft = self._export.draft
+        assert draft is not None
+        assert draft.program is not None
+        inputs = self.inputs if inputs is None else inputs
+        return prove(
+            Artifact(onnx.load(path), path.parent),
+            draft.program,
+            self._export.traced,
+            inputs,
+            heads=names_of(draft.program),
+            noisy=noisy_views(inputs, seed),
+        )
 
     def reweighted(self, path: Path, state: dict[str, torch.Tensor]) -> None:
         """Load other weights, and write a file that has them.

@@ -149,6 +149,8 @@ class _Export:
             self.module = kind(detector, pasted=options.paste_masks)
         with_heads = not options.skip_postprocess and options.exporter == "dynamo"
         self.traced = head_outputs.WithHeads(self.module, detector) if with_heads else self.module
+        self.draft: Draft | None = None
+        """The file in the making, once it is traced."""
         image, self.test_image = images
         self.examples = Examples(
             preprocessing,
@@ -236,6 +238,7 @@ class _Export:
             with Draft(self.traced, self.args, output_file, settings) as draft:
                 self._trace(draft, settings.exporter)
                 self._finish(draft.artifact.model)
+                self.draft = draft
                 return draft.accept(self._prove(draft) if settings.verify else None)
         except ValueError:
             if settings.exporter == "legacy" and self.options.dynamic:

@@ -19,7 +19,7 @@ PADDING = 8
 """One in so many rows and columns of a padded image is padding."""
 
 
-def noisy_views(inputs: Sequence[Arguments]) -> list[Noisy]:
+def noisy_views(inputs: Sequence[Arguments], seed: int = 0) -> list[Noisy]:
     """Return the smallest inputs once more, reversed and with noise in the images and in the outputs of heads.
 
     An image shows a few objects, of some sizes; with noise, each threshold and limit decides something.  In the second
@@ -29,15 +29,15 @@ def noisy_views(inputs: Sequence[Arguments]) -> list[Noisy]:
     ----------
     inputs : sequence of tuple of Tensor
         Of which the first is the image, and the last ``img_shape``.
+    seed : int, default 0
+        That of the noise.
     """
     image, *more, img_shape = inputs[index_of_smallest(inputs)]
+    mirrored = _with_noise(image.flip(-1), seed), *more, img_shape
+    padded = _with_noise(image.flip(-2), seed + 1), *more, img_shape - img_shape // PADDING
     return [
-        Noisy((_with_noise(image.flip(-1), 0), *more, img_shape), 1, "mirrored, noise in image and heads"),
-        Noisy(
-            (_with_noise(image.flip(-2), 1), *more, img_shape - img_shape // PADDING),
-            8,
-            "upside down, padded, strong noise in image and heads",
-        ),
+        Noisy(mirrored, 1, "mirrored, noise in image and heads", seed),
+        Noisy(padded, 8, "upside down, padded, strong noise in image and heads", seed + 1),
     ]
 
 

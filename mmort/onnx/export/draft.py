@@ -22,8 +22,8 @@ import torch
 
 from mmort import schemas
 from mmort.onnx import op_schemas
-from mmort.onnx.export import inputs
 from mmort.onnx.artifact import Artifact
+from mmort.onnx.export import inputs
 from mmort.onnx.export.exporters import EXPORTERS, Traced, refuse_dtypes
 from mmort.onnx.export.frozen import frozen_axes, violated_guards
 from mmort.onnx.export.options import Example, Options
@@ -151,7 +151,10 @@ class Draft:
             self.artifact.model.metadata_props.add(key=VERIFIED, value="false")
         comparison = Report(()) if report is None else report
         if self._frozen or not (report is None or report.ok):
-            causes = [*self._frozen, *_causes(self._example, self._checks, comparison, self._traced.hints, self.options)]
+            causes = [
+                *self._frozen,
+                *_causes(self._example, self._checks, comparison, self._traced.hints, self.options),
+            ]
             raise VerificationError(_explanation(self.path, causes, comparison), comparison)
         self._file.write_bytes(self.artifact.model.SerializeToString())
         return comparison

@@ -31,6 +31,7 @@ _ORDERS = _aten.topk, _aten.sort, _aten.argsort
 _SELECTIONS = _aten.argmax, _aten.argmin, _aten.max, _aten.min, _aten.cummax, _aten.cummin
 """Operators whose integers are indices into their input; of equal numbers they may take any."""
 
+
 @dataclass(frozen=True)
 class Comparison:
     """A cut, compared."""
@@ -73,7 +74,7 @@ class ForcedFile:
         self.program = program
         graph = artifact.model.graph
         self._constants = {  # of these the exporter computed some
-            tensor.name: artifact.array(tensor)
+            tensor.name: artifact.array(tensor).copy()  # torch takes none that is read-only
             for tensor in graph.initializer
             if _is_computed(program.sources.get(tensor.name))
         }
@@ -179,6 +180,7 @@ class ForcedFile:
 FURTHER_RUNS = 3
 """How many further runs with other rounding judge numbers on which the first two may agree by accident."""
 
+
 def _is_computed(source: Source | None) -> bool:
     """Return whether a value is the result of an operator of the program."""
     return source is not None and source.node.op == "call_function"
@@ -201,7 +203,9 @@ def compare_values(name: str, actual: NDArray[Any], runs: Sequence[Cut]) -> Comp
         return Comparison(name, operator, actual.size, factor, problem)
 
     if actual.dtype != expected.dtype or actual.shape != expected.shape:
-        return compared(np.inf, f"{actual.dtype}{list(actual.shape)}, torch's is {expected.dtype}{list(expected.shape)}")
+        return compared(
+            np.inf, f"{actual.dtype}{list(actual.shape)}, torch's is {expected.dtype}{list(expected.shape)}"
+        )
     if np.array_equal(actual, expected, equal_nan=expected.dtype.kind == "f"):
         return compared(0, "")
     if _is_permuted(cut, torch.from_numpy(actual)):

@@ -252,9 +252,7 @@ class _Run:
         streams = self.streams
         forced = value = _call(node, streams.forced)
         if self._plain:
-            changed = any(
-                streams.plain[argument] is not streams.forced[argument] for argument in node.all_input_nodes
-            )
+            changed = any(streams.plain[argument] is not streams.forced[argument] for argument in node.all_input_nodes)
             streams.plain[node] = _call(node, streams.plain) if changed else value
         exact = rounded = value
         loop = isinstance(node.target, torch._ops.HigherOrderOperator)  # is one step
@@ -271,9 +269,7 @@ class _Run:
             for item, replacement in self._given[node].items():
                 source = Source(node, item)
                 self._compare(Cut(source, *map(_tensor, map(source.of, (value, exact, rounded))), inputs))
-                forced, exact, rounded = (
-                    _replaced(stream, item, replacement) for stream in (forced, exact, rounded)
-                )
+                forced, exact, rounded = (_replaced(stream, item, replacement) for stream in (forced, exact, rounded))
         streams.forced[node], streams.exact[node], streams.rounded[node] = forced, exact, rounded
 
 

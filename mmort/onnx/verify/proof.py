@@ -29,6 +29,9 @@ from mmort.onnx.verify.rounding import LIMIT
 from mmort.onnx.verify.sessions import one_line
 from mmort.onnx.verify.values import index_of_smallest, shapes_text
 
+CONSTANTS = "constants and attributes"
+"""What the row of `provenance` says was compared."""
+
 MAX_PROBLEMS = 5
 """How many values of a run that differ have a row."""
 
@@ -75,6 +78,8 @@ class Noisy:
     """How many times as large as the outputs the noise is."""
     label: str
     """Says in the report how the arguments differ from the smallest ones."""
+    seed: int
+    """That of the noise."""
 
 
 def prove(
@@ -111,16 +116,13 @@ def prove(
     Returns
     -------
     Report
-        The rows of all comparisons, up to the first that fails.
+        The rows of all comparisons.  If constants or a size differ, these are all.
     """
-    rows: list[ProofRow] = []
-    try:
-        for row in _rows(artifact, program, module, inputs, heads, noisy, portable, begin):
-            rows.append(row)
-            if row.problem and len(rows) >= MAX_PROBLEMS:
-                break
-    except _Refused as refused:
-        rows.append(ProofRow(refused.inputs, "-", 0, None, "", str(refused)))
+    runs = _Runs(artifact, program, module, inputs, heads, portable, begin)
+    rows = [*runs.constants(), *runs.sizes()]
+    if Report(tuple(rows)).ok:
+        rows += runs.without_library()
+        rows += runs.everywhere(noisy)
     return Report(tuple(rows))
 
 
@@ -131,54 +133,90 @@ class _Refused(Exception):
         super().__init__(text)
         self.inputs = inputs
 
-
-def _rows(
-    artifact: Artifact,
-    program: Program,
-    module: Callable[..., Any],
-    inputs: Sequence[Arguments],
-    heads: Collection[str],
-    noisy: Sequence[Noisy],
-    portable: bool | Form,
-    begin: Callable[[str], None],
-) -> Iterator[ProofRow]:
-    """Yield the rows of a proof: first what costs little, and shows most errors."""
-    inlined = portable == "inlined"
-    wrong = list(problems(program, artifact, definitions=inlined))
-    yield ProofRow("-", "constants and attributes", 0, None, "", "; ".join(wrong[:MAX_PROBLEMS]))
-    smallest = index_of_smallest(inputs)
-    compared = "choices, heads and outputs" if heads else "choices and outputs"
-    shipped = _opened(program, artifact, heads, own_library=not inlined)
-    values: Mapping[str, NDArray[Any]] = {}
-    for index in sorted(range(len(inputs)), key=lambda index: index != smallest):
-        args = inputs[index]
-        begin(f"comparing ONNX Runtime with torch at {shapes_text(args)}")
-        expected = _outputs(module, args)
-        comparisons, outputs, of_heads = _run(shipped, args, exact=index == smallest, plain=True)
-        yield from _of_module(program, args, expected, outputs)
-        yield from _of_run(args, compared, comparisons)
-        if index == smallest:
-            values = of_heads
-    if portable and not inlined:
-        alone = _opened(program, artifact, heads, own_library=False)
-        comparisons, _, _ = _run(alone, inputs[smallest], exact=True)
-        yield from _of_run(inputs[smallest], f"{compared}, without mmort's library", comparisons)
-    begin("comparing all values")
-    everywhere = _opened(program, artifact, heads, everywhere=True, own_library=not inlined)
-    comparisons, _, _ = _run(everywhere, inputs[smallest], values, exact=True)
-    yield from _of_run(inputs[smallest], "all values", comparisons)
-    for seed, view in enumerate(noisy):
-        _, _, values = _run(shipped, view.args, exact=False)
-        comparisons, _, _ = _run(everywhere, view.args, _with_noise(values, view.strength, seed), exact=True)
-        yield from _of_run(view.args, f"all values, {view.label}", comparisons)
+    def row(self) -> ProofRow:
+        """Return the row that says so."""
+        return ProofRow(self.inputs, "-", 0, None, "", str(self))
 
 
-def _opened(program: Program, artifact: Artifact, heads: Collection[str], **options: bool) -> ForcedFile:
-    """Open a file; raise _Refused if ONNX Runtime does not."""
-    try:
-        return ForcedFile(program, artifact, heads, **options)
-    except ValueError as error:
-        raise _Refused("-", str(error).removeprefix("verify: ")) from None
+class _Runs:
+    """The runs of a proof, each of which yields its rows."""
+
+    def __init__(
+        self,
+        artifact: Artifact,
+        program: Program,
+        module: Callable[..., Any],
+        inputs: Sequence[Arguments],
+        heads: Collection[str],
+        portable: bool | Form,
+        begin: Callable[[str], None],
+    ) -> None:
+        self._artifact, self._program, self._module, self._heads, self._begin = artifact, program, module, heads, begin
+        self._inlined, self._portable = portable == "inlined", bool(portable)
+        smallest = index_of_smallest(inputs)
+        self._inputs = [inputs[smallest], *inputs[:smallest], *inputs[smallest + 1 :]]
+        self._compared = "choices, heads and outputs" if heads else "choices and outputs"
+        self._shipped: ForcedFile
+        self._values: Mapping[str, NDArray[Any]] = {}
+        """What heads compute of the smallest inputs."""
+
+    def constants(self) -> Iterator[ProofRow]:
+        """Compare what inputs hardly show."""
+        wrong = list(problems(self._program, self._artifact, definitions=self._inlined))
+        yield ProofRow("-", CONSTANTS, 0, None, "", "; ".join(wrong[:MAX_PROBLEMS]))
+
+    def sizes(self) -> Iterator[ProofRow]:
+        """Run all inputs, the smallest first: model, program and the file as it is."""
+        try:
+            self._shipped = self._opened(own_library=not self._inlined)
+        except _Refused as refused:
+            yield refused.row()
+            return
+        for index, args in enumerate(self._inputs):
+            self._begin(f"comparing ONNX Runtime with torch at {shapes_text(args)}")
+            expected = _outputs(self._module, args)
+            try:
+                comparisons, outputs, values = _run(self._shipped, args, exact=not index, plain=True)
+                yield from _of_module(self._program, args, expected, outputs)
+                yield from _of_run(args, self._compared, comparisons)
+            except _Refused as refused:
+                yield refused.row()
+                continue
+            self._values = self._values or values
+
+    def without_library(self) -> Iterator[ProofRow]:
+        """Run all inputs without mmort's library, which a portable file does not need."""
+        if not self._portable or self._inlined:
+            return
+        try:
+            alone = self._opened(own_library=False)
+            for index, args in enumerate(self._inputs):
+                comparisons, _, _ = _run(alone, args, exact=not index)
+                yield from _of_run(args, f"{self._compared}, without mmort's library", comparisons)
+        except _Refused as refused:
+            yield refused.row()
+
+    def everywhere(self, noisy: Sequence[Noisy]) -> Iterator[ProofRow]:
+        """Run the smallest inputs with cuts at all values, as they are and with noise."""
+        self._begin("comparing all values")
+        args = self._inputs[0]
+        try:
+            everywhere = self._opened(everywhere=True, own_library=not self._inlined)
+            comparisons, _, _ = _run(everywhere, args, self._values, exact=True)
+            yield from _of_run(args, "all values", comparisons)
+            for view in noisy:
+                _, _, values = _run(self._shipped, view.args, exact=False)
+                comparisons, _, _ = _run(everywhere, view.args, _with_noise(values, view), exact=True)
+                yield from _of_run(view.args, f"all values, {view.label}", comparisons)
+        except _Refused as refused:
+            yield refused.row()
+
+    def _opened(self, **options: bool) -> ForcedFile:
+        """Open the file; raise _Refused if ONNX Runtime does not."""
+        try:
+            return ForcedFile(self._program, self._artifact, self._heads, **options)
+        except ValueError as error:
+            raise _Refused("-", str(error).removeprefix("verify: ")) from None
 
 
 def _run(
@@ -220,7 +258,9 @@ def _of_run(args: Arguments, compared: str, comparisons: Sequence[Comparison]) -
         yield ProofRow(inputs, compared, len(comparisons), comparison.factor, at, comparison.problem)
 
 
-def _of_module(program: Program, args: Arguments, expected: Sequence[Any], outputs: Sequence[Any]) -> Iterator[ProofRow]:
+def _of_module(
+    program: Program, args: Arguments, expected: Sequence[Any], outputs: Sequence[Any]
+) -> Iterator[ProofRow]:
     """Yield the row of a comparison of the program with the module, from end to end: nearly always they are equal.
 
     Where torch's exporter decomposes an operator, numbers may be rounded otherwise; they have the limit of all others.
@@ -256,16 +296,16 @@ def _same(value: Any, other: Any) -> bool:
     return bool(torch.equal(value, other) or np.array_equal(value.numpy(), other.numpy(), equal_nan=True))
 
 
-def _with_noise(values: Mapping[str, NDArray[Any]], strength: float, seed: int) -> dict[str, NDArray[Any]]:
+def _with_noise(values: Mapping[str, NDArray[Any]], view: Noisy) -> dict[str, NDArray[Any]]:
     """Return numbers with normal noise, some of it far larger, and integers as they are."""
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(view.seed)
     noisy: dict[str, NDArray[Any]] = {}
     for name, value in values.items():
         noisy[name] = value
         if value.dtype == np.float32 and value.size:
             size = min(np.sqrt(np.square(value[np.isfinite(value)], dtype=np.float64).mean()), MAX_SIZE)
             extreme = np.where(generator.random(value.shape) < EXTREME_SHARE, EXTREME, 1.0)
-            noise = generator.standard_normal(value.shape) * extreme * size * strength
+            noise = generator.standard_normal(value.shape) * extreme * size * view.strength
             noisy[name] = (value + noise).astype(np.float32)
     return noisy
 

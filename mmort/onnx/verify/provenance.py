@@ -20,7 +20,7 @@ from torch import fx
 from torch.utils._pytree import tree_leaves
 
 from mmort.onnx.artifact import Artifact
-from mmort.onnx.export.calls import arrange, exported_operators
+from mmort.onnx.export.calls import MMCV_NODES, arrange, exported_operators
 from mmort.onnx.graph import structure
 from mmort.onnx.graph.inspection import attributes_of, operator_of
 from mmort.onnx.verify.program import Program
@@ -73,24 +73,26 @@ class _Numbers:
         self._parts = {
             spec.arg.name: spec.target for spec in program.exported.graph_signature.input_specs if spec.target
         }
-        self._calls = dict(exported_operators((), ()))
+        self._calls = dict(exported_operators(MMCV_NODES, ()))
 
     def have(self, name: str, array: _Array, nodes: Sequence[fx.Node], readers: Collection[str]) -> bool:
         """Return whether a constant is a tensor of the program, or consists of numbers that its nodes compute with."""
         if array.dtype.kind in "iub" and not {"Clip", "Max", "Min"} & set(readers):
             return True  # sizes and axes: a wrong one changes shapes
-        if name in self._tensors and _equal(array, self._tensors[name]):
-            return True
-        if name in self._sources and name not in self._tensors:
-            return True  # a cut
-        if not array.size:
+        source = self._sources.get(name)
+        if source is not None and source.node.op == "call_function":
+            return True  # the exporter computed it: a cut
+        if not array.size or (name in self._tensors and _equal(array, self._tensors[name])):
             return True
         if any(_equal(np.sort(array, None), np.sort(tensor, None)) for tensor in self._read(nodes, array)):
             return True
         if any(_are_folded(array, folded) for folded in self._folds(nodes, array)):
             return True
-        numbers = np.array([*_GENERAL, *self._numbers(nodes)], np.float64).astype(array.dtype)
-        return bool(np.isin(array, numbers).all())
+        finite = array[np.isfinite(array)] if array.dtype.kind == "f" else array
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            numbers = np.array([*_GENERAL, *self._numbers(nodes)], np.float64)
+            numbers = np.concatenate([numbers, -numbers, 1 / numbers]).astype(array.dtype)
+        return bool(np.isin(finite, numbers).all())
 
     def _read(self, nodes: Iterable[fx.Node], array: _Array) -> Iterator[_Array]:
         """Yield the program's constant tensors of an array's size that nodes read or are."""
@@ -124,7 +126,9 @@ class _Numbers:
             convolution = node.args[0]
             if mean is None or variance is None or not isinstance(convolution, fx.Node):
                 continue
-            scale = (1.0 if gamma is None else gamma.astype(np.float64)) / np.sqrt(variance.astype(np.float64) + float(node.args[-1]))
+            scale = (1.0 if gamma is None else gamma.astype(np.float64)) / np.sqrt(
+                variance.astype(np.float64) + float(node.args[-1])
+            )
             weight = self._tensor(convolution.args[1]) if len(convolution.args) > 1 else None
             bias = self._tensor(convolution.args[2]) if len(convolution.args) > 2 else None
             shift = ((0.0 if bias is None else bias.astype(np.float64)) - mean) * scale
@@ -134,7 +138,9 @@ class _Numbers:
             if weight is not None:
                 for axis in range(2):
                     if weight.shape[axis] == scale.size:
-                        folded = weight.astype(np.float64) * scale.reshape([-1 if i == axis else 1 for i in range(weight.ndim)])
+                        folded = weight.astype(np.float64) * scale.reshape(
+                            [-1 if i == axis else 1 for i in range(weight.ndim)]
+                        )
                         yield folded, np.abs(folded)
 
     def attribute_problems(self, node: onnx.NodeProto, nodes: Sequence[fx.Node]) -> Iterator[str]:
@@ -149,7 +155,11 @@ class _Numbers:
                 if call.target in self._calls
             ]
             if actual not in calls:
-                names = min(([name for name in actual if call.get(name) != actual[name]] for call in calls), key=len, default=["call"])
+                names = min(
+                    ([name for name in actual if call.get(name) != actual[name]] for call in calls),
+                    key=len,
+                    default=["call"],
+                )
                 yield f"has another {' and '.join(names)} than torch's call"
             return
         numbers = None
@@ -171,14 +181,20 @@ class _Numbers:
                 arguments |= {formal.name: value for formal, value in zip(formals, node.args, strict=False)}
                 arguments |= node.kwargs
                 rank = len(attributes["kernel_shape"])
-                lists = {name: [*value] * (rank // len(value)) for name, value in arguments.items() if isinstance(value, (list, tuple)) and value}
-                calls.append({
-                    "kernel_shape": lists["kernel_size"],
-                    "strides": lists.get("stride", lists["kernel_size"]),
-                    "pads": lists["padding"] * 2,
-                    "dilations": lists.get("dilation", [1] * rank),
-                    "ceil_mode": int(arguments["ceil_mode"]),
-                })
+                lists = {
+                    name: [*value] * (rank // len(value))
+                    for name, value in arguments.items()
+                    if isinstance(value, (list, tuple)) and value
+                }
+                calls.append(
+                    {
+                        "kernel_shape": lists["kernel_size"],
+                        "strides": lists.get("stride", lists["kernel_size"]),
+                        "pads": lists["padding"] * 2,
+                        "dilations": lists.get("dilation", [1] * rank),
+                        "ceil_mode": int(arguments["ceil_mode"]),
+                    }
+                )
         rank = len(attributes["kernel_shape"])
         defaults = {"strides": [1] * rank, "pads": [0] * 2 * rank, "dilations": [1] * rank, "ceil_mode": 0}
         actual = {name: attributes.get(name, defaults.get(name)) for name in ("kernel_shape", *defaults)}
@@ -229,7 +245,11 @@ class _Regions:
             current = pending.pop()
             yield current
             for argument in current.all_input_nodes:
-                if argument.op == "call_function" and argument not in seen and self.program._source(argument).node not in self._in_file:
+                if (
+                    argument.op == "call_function"
+                    and argument not in seen
+                    and self.program._source(argument).node not in self._in_file
+                ):
                     seen.add(argument)
                     pending.append(argument)
 
