@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from mmort.configs.schema import Config, Schema, at_least, read_entries, suggested
-from mmort.predict.mask_format import MaskFormat
-from mmort.predict.metadata import read_mask_format, read_preprocessing
-from mmort.predict.preprocessing import Preprocessing
+from mmort.contract.mask_format import MaskFormat
+from mmort.contract.metadata import read_mask_format, read_preprocessing
+from mmort.contract.preprocessing import Preprocessing
 
 _CHOICES = {
     "box_format": ("xyxy", "xywh", "cxcywh", "ltrb"),

@@ -9,13 +9,13 @@ from typing import Any
 
 from mmort.configs import read_config
 from mmort.configs.layout import DetectorConfig
+from mmort.contract.mask_format import covered_area
+from mmort.contract.metadata import read_preprocessing
+from mmort.contract.preprocessing import Preprocessing
 from mmort.onnx.adopt.layout import Layout, merged
 from mmort.onnx.adopt.recognize import Entries, ForeignFile
 from mmort.onnx.adopt.trial import check_classes, run_trial
 from mmort.predict.engines.onnxruntime import OnnxNetwork
-from mmort.predict.mask_format import covered_area
-from mmort.predict.metadata import read_preprocessing
-from mmort.predict.preprocessing import Preprocessing
 
 EXPORTER = "MMDetection or MMDeploy"
 
