@@ -77,12 +77,12 @@ def read(path: str, interface: Interface) -> DetectorContract:
 
     Examples
     --------
-    >>> from mmort.contract import Interface, read
+    >>> from mmort.contract import WITH_MASKS, Interface, read
     >>> from mmort.demo import MODEL
     >>> import mmort.ort
     >>> contract = read("mask_rcnn.onnx", Interface.of_session(mmort.ort.session(MODEL)))
-    >>> contract.outputs, contract.takes_img_shape, contract.metadata.family
-    (('dets', 'labels', 'masks'), True, 'Mask R-CNN')
+    >>> contract.outputs == WITH_MASKS, contract.takes_img_shape, contract.metadata.family
+    (True, True, 'Mask R-CNN')
     """
     metadata = read_metadata(path, interface.metadata)
     task = TASKS[metadata.task]

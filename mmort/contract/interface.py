@@ -48,8 +48,8 @@ class Interface(NamedTuple):
     >>> from mmort.contract import Interface
     >>> from mmort.demo import MODEL
     >>> import mmort.ort
-    >>> [output.name for output in Interface.of_session(mmort.ort.session(MODEL)).outputs]
-    ['dets', 'labels', 'masks']
+    >>> print(Interface.of_session(mmort.ort.session(MODEL)).inputs[0])
+    input float32 ['batch', 3, 'height', 'width']
     """
 
     inputs: tuple[Argument, ...]

@@ -19,6 +19,7 @@ import onnx
 import torch
 
 from mmort import schemas
+from mmort.contract.metadata import VERIFIED
 from mmort.onnx import op_schemas
 from mmort.onnx.export import inputs
 from mmort.onnx.export.exporters import EXPORTERS, refuse_dtypes
@@ -33,9 +34,6 @@ from mmort.onnx.verify.numbers import refusal
 from mmort.onnx.verify.report import Report, Row, VerificationError
 from mmort.onnx.verify.sessions import open_session
 from mmort.onnx.verify.values import Reference, Tolerances, index_of_smallest, leaves, shapes_text
-
-VERIFIED = "verified"
-"""The key of the metadata that a file has, with the value "false", if it was not compared with its model."""
 
 ALONE = ", no library"
 """What the inputs of rows of a comparison without mmort's library end with."""
