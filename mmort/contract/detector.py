@@ -125,7 +125,7 @@ def write(model: Any, metadata: Metadata) -> None:
     >>> model = onnx.ModelProto()
     >>> write(model, Metadata(family="FCOS"))
     >>> [entry.key for entry in model.metadata_props]
-    ['mmort_contract', 'family']
+    ['family', 'mmort_contract']
     """
     entries = {entry.key: entry.value for entry in model.metadata_props} | write_entries(metadata)
     del model.metadata_props[:]

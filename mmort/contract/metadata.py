@@ -98,19 +98,22 @@ class Metadata:
 def write_entries(metadata: Metadata) -> dict[str, str]:
     """Return the entries of a file's metadata; `read_metadata` reads them."""
     entries: dict[str, Any] = {
-        CONTRACT: {"version": VERSION, "task": metadata.task},
         CLASSES: metadata.classes,
         PREPROCESSING: metadata.preprocessing and metadata.preprocessing.to_dict(),
         MASKS: metadata.mask_format and metadata.mask_format.to_dict(),
         "thresholds": metadata.thresholds,
         "texts": metadata.texts and metadata.texts._asdict(),
         "layout": metadata.layout,
+        CONTRACT: {"version": VERSION, "task": metadata.task},
         VERIFIED: None if metadata.is_verified else False,
     }
-    texts = {"family": metadata.family, "angle_version": metadata.angle_version, MMORT_VERSION: metadata.mmort_version}
-    return {name: json.dumps(value) for name, value in entries.items() if value is not None} | {
-        name: text for name, text in texts.items() if text is not None
+    texts = {
+        "family": metadata.family,
+        "angle_version": metadata.angle_version,
+        **{name: json.dumps(value) for name, value in entries.items() if value is not None},
+        MMORT_VERSION: metadata.mmort_version,
     }
+    return {name: text for name, text in texts.items() if text is not None}
 
 
 def read_metadata(path: str, entries: Mapping[str, str]) -> Metadata:
