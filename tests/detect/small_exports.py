@@ -17,9 +17,7 @@ from mmort.detect import build
 from mmort.detect.export import ExportOptions
 from mmort.detect.export.pipeline import DEFAULT_IMAGE, _Export
 from mmort.detect.export.progress import Steps
-from mmort.detect.export.proof import Proof
 from mmort.onnx import Report
-from mmort.onnx.export.options import Options
 from mmort.predict import FixedSizeWarning, Preprocessing, read_image
 from tests.detect import (
     co_dino_cases,
@@ -106,14 +104,6 @@ class SmallExport:
     def write(self) -> Report:
         """Export the detector with proof."""
         return self._export.write(self.path)
-
-    def proof(self) -> Proof:
-        """Return the proof that compares other files with the detector as it is now."""
-        return Proof(self.detector, self._export.module, self.path, Options())
-
-    def prove(self, path: Path) -> Report:
-        """Compare another file with the detector as it is now, with the inputs of the export."""
-        return self.proof()(path, self.inputs, lambda step: None)
 
     def reweighted(self, path: Path, state: dict[str, torch.Tensor]) -> None:
         """Load other weights, and write a file that has them.

@@ -1,4 +1,4 @@
-"""What the heads of a detector compute, compared with the same tensors of its file.
+"""What the heads of a detector compute, as tensors with names in its file.
 
 Detections hide most of what a network computes, and in an image without objects nearly all.  So a detector is traced
 with the outputs of its heads as further outputs, which gives the tensors names; the finished file has the names, but
@@ -8,30 +8,16 @@ not the outputs.
 from __future__ import annotations
 
 import inspect
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import onnx
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from mmort.detect.detector import Detector
-from mmort.onnx import Report
-from mmort.onnx.graph import files
-from mmort.onnx.verify.detections import DetectionRow
-from mmort.onnx.verify.inner_tensors import run_tensors
-from mmort.onnx.verify.numbers import compare, refusal
-from mmort.onnx.verify.report import Row
-from mmort.onnx.verify.values import Outputs, Reference, Tolerances, leaves, shapes_text
+from mmort.onnx.verify.program import Program
+from mmort.onnx.verify.values import leaves
 from mmort.predict.engines.splitting import needed_nodes
-
-Arguments = tuple[Tensor, ...]
-
-MIN_DETECTIONS = 10
-"""The number of matches, over the images of a batch, below which detections alone prove too little."""
 
 PREFIX = "heads/"
 """How the names begin that tensors of a file have as outputs of heads."""
@@ -86,6 +72,11 @@ def head_layers(detector: Detector) -> Iterator[nn.Module]:
         yield from head if isinstance(head, nn.ModuleList) else [head]
 
 
+def names_of(program: Program | None) -> list[str]:
+    """Return the names of the heads' outputs in the file of a program."""
+    return [] if program is None else [name for name, _ in program.outputs if name.startswith(PREFIX)]
+
+
 def hide(model: onnx.ModelProto) -> None:
     """Turn the outputs of heads into inner tensors of the graph, without the nodes that nothing else needs."""
     graph = model.graph
@@ -103,45 +94,3 @@ def hide(model: onnx.ModelProto) -> None:
         copies = [type(message).FromString(message.SerializeToString()) for message in kept]
         del field[:]
         field.extend(copies)
-
-
-def few_detections(report: Report, inputs: Sequence[Arguments]) -> list[Arguments]:
-    """Return those inputs in which too few detections match; ties prove nothing."""
-    texts = set(map(shapes_text, inputs))
-    matches = iter([row.matched for row in report.rows if isinstance(row, DetectionRow) and row.inputs in texts])
-    return [args for args in inputs if sum(itertools.islice(matches, len(args[0]))) < MIN_DETECTIONS]
-
-
-def note_few(report: Report, inputs: Sequence[Arguments]) -> Report:
-    """Note at detections of some inputs that they are few, and that the heads' outputs prove what they do not."""
-    shapes = {shapes_text(args) for args in inputs}
-    return Report(
-        tuple(
-            replace(row, note="few detections, see the outputs of the heads", proves_nothing=False)
-            if isinstance(row, DetectionRow) and row.inputs in shapes
-            else row
-            for row in report.rows
-        )
-    )
-
-
-def run_heads(
-    draft: Path, args: Arguments, names: Sequence[str], outputs: Sequence[str] = ()
-) -> dict[str, NDArray[Any]]:
-    """Return those outputs of heads with these names that a file computes, after some outputs of the file."""
-    computed = {name for node in files.load(draft).graph.node for name in node.output}
-    tensors = [*outputs, *(PREFIX + name for name in names if PREFIX + name in computed)]
-    return run_tensors(draft, tensors, args) if tensors else {}
-
-
-def compare_heads(
-    tensors: Mapping[str, NDArray[Any]], args: Arguments, names: Sequence[str], reference: Reference
-) -> list[Row]:
-    """Compare the outputs of heads that a file computes; `reference` has all of them, by these names."""
-    text = shapes_text(args)
-    rows: list[Row] = []
-    for index, name in enumerate(names):
-        if PREFIX + name in tensors:
-            expected = reference.part(slice(index, index + 1))
-            rows += compare(Outputs(text, (name,), [tensors[PREFIX + name]], expected, Tolerances()))
-    return rows or [refusal(text, "the file has no tensors with the names of the heads' outputs")]

@@ -102,10 +102,10 @@ class OpenVocabulary:
             begin(f"exporting the text encoder with torch's {settings.exporter} exporter")
             with muted():
                 draft.trace()
-            with draft.edit() as model:
-                onnx.helper.set_model_props(model, self._entries)
-                remove_traces(model)
-                model.ir_version = inspection.needed_format(model)
+            model = draft.artifact.model
+            onnx.helper.set_model_props(model, self._entries)
+            remove_traces(model)
+            model.ir_version = inspection.needed_format(model)
             begin("comparing the text encoder with torch")
             draft.accept(None if options.verify is False else draft.prove())
             yield

@@ -26,7 +26,7 @@ from mmort.detect.export.exported_detector import Exported, ExportedWithProposal
 from mmort.detect.export.open_vocabulary import OpenVocabulary
 from mmort.detect.export.options import ExportOptions, PathLike
 from mmort.detect.export.progress import Steps, muted
-from mmort.detect.export.proof import Proof, check_optional
+from mmort.detect.export.proof import check_optional, noisy_views
 from mmort.detect.loading import build, load_trained
 from mmort.detect.network import TorchNetwork
 from mmort.images import Image
@@ -147,7 +147,8 @@ class _Export:
             kind = ExportedWithProposals if detector.takes_proposals else Exported
             kind = ExportedWithTexts if options.open_vocabulary else kind
             self.module = kind(detector, pasted=options.paste_masks)
-        self.traced = self.module if options.skip_postprocess else head_outputs.WithHeads(self.module, detector)
+        with_heads = not options.skip_postprocess and options.exporter == "dynamo"
+        self.traced = head_outputs.WithHeads(self.module, detector) if with_heads else self.module
         image, self.test_image = images
         self.examples = Examples(
             preprocessing,
@@ -234,8 +235,7 @@ class _Export:
         try:
             with Draft(self.traced, self.args, output_file, settings) as draft:
                 self._trace(draft, settings.exporter)
-                with draft.edit() as model:
-                    self._finish(model)
+                self._finish(draft.artifact.model)
                 return draft.accept(self._prove(draft) if settings.verify else None)
         except ValueError:
             if settings.exporter == "legacy" and self.options.dynamic:
@@ -278,10 +278,10 @@ class _Export:
         if options.verify and (options.dynamic or options.test_img is not None):  # otherwise the example again
             test = self.examples.test_inputs(self.test_image, self.height, self.width)
             inputs.append(test if self.vocabulary is None else self.vocabulary.insert(test, 0))
-        sizes = ", ".join("x".join(map(str, args[0].shape)) for args in inputs)
-        self.steps.begin(f"comparing ONNX Runtime with torch at {sizes}")
-        proof = Proof(self.detector, self.module, draft.path, draft.options, heads=not options.skip_postprocess)
-        report = proof(draft.file, inputs, self.steps.begin)
-        if report.ok and not options.skip_postprocess:
-            check_optional(draft.file, min(inputs, key=lambda args: args[0].numel()))
+        if options.skip_postprocess:
+            return draft.prove(inputs, begin=self.steps.begin)
+        noisy = noisy_views(inputs)
+        report = draft.prove(inputs, heads=head_outputs.names_of(draft.program), noisy=noisy, begin=self.steps.begin)
+        if report.ok:
+            check_optional(draft.artifact, min(inputs, key=lambda args: args[0].numel()))
         return report

@@ -1,6 +1,7 @@
 """The draft of an exported file: torch writes it, it is edited, compared, and only then moved into place.
 
 All that changes the file comes before the verification, so that the bytes written are the bytes that were compared.
+The model is read once, after torch has written it, and written once, when it is accepted.
 """
 
 from __future__ import annotations
@@ -8,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 import gc
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
+from functools import cached_property
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Any
@@ -21,8 +23,9 @@ import torch
 from mmort import schemas
 from mmort.contract.metadata import VERIFIED
 from mmort.onnx import op_schemas
+from mmort.onnx.artifact import Artifact
 from mmort.onnx.export import inputs
-from mmort.onnx.export.exporters import EXPORTERS, refuse_dtypes
+from mmort.onnx.export.exporters import EXPORTERS, Traced, refuse_dtypes
 from mmort.onnx.export.frozen import frozen_axes, violated_guards
 from mmort.onnx.export.options import Example, Options
 from mmort.onnx.graph import files, inspection
@@ -31,8 +34,9 @@ from mmort.onnx.portable.forms import FORMS, Form
 from mmort.onnx.verify import torch_reference
 from mmort.onnx.verify.comparators import compare
 from mmort.onnx.verify.numbers import refusal
+from mmort.onnx.verify.program import Program
+from mmort.onnx.verify.proof import Noisy, prove
 from mmort.onnx.verify.report import Report, Row, VerificationError
-from mmort.onnx.verify.sessions import open_session
 from mmort.onnx.verify.values import Reference, Tolerances, index_of_smallest, leaves, shapes_text
 
 ALONE = ", no library"
@@ -40,7 +44,7 @@ ALONE = ", no library"
 
 
 class Draft:
-    """A file in the making, in steps: `trace`, `edit`, a comparison such as `prove`, and `accept`.
+    """A file in the making, in steps: `trace`, changes of `artifact`, `prove`, and `accept`.
 
     As a context manager it holds the draft's file.  At the end of the block that gets the name of `path`, unless the
     block raises, as `accept` does if the draft differs from its model.
@@ -55,9 +59,11 @@ class Draft:
 
     Attributes
     ----------
-    file : Path
-        The draft, within the block.
+    artifact : Artifact
+        The draft, once it is traced.
     """
+
+    artifact: Artifact
 
     def __init__(
         self,
@@ -82,12 +88,13 @@ class Draft:
         refuse_dtypes(self._example)
         names = self._example.names
         self._checks = inputs.check_inputs(self._example.args, self._example.axes, options.check_sizes, names)
-        self._hints: list[str] = []
+        self._traced = Traced()
+        self._output_names: list[str] = []
         self._frozen: list[str] = []
         self._block = ExitStack()
 
     def __enter__(self) -> Draft:
-        self.file = self._block.enter_context(files.replacing(self.path))
+        self._file = self._block.enter_context(files.replacing(self.path))
         return self
 
     def __exit__(self, *exception: Any) -> bool | None:
@@ -95,26 +102,40 @@ class Draft:
 
     def trace(self) -> None:
         """Let torch write the draft; check it, and simplify it and make it portable if the options ask for it."""
-        self._hints = _exported(self._example, self.file, self.options)
-        self._frozen = _check_and_complete(self._example, self.file, self.options)
+        self._traced = _exported(self._example, self._file, self.options)
+        self.artifact = Artifact(files.load(self._file), self._file.parent, self.options.libraries)
+        self._output_names = [value.name for value in self.artifact.model.graph.output]
+        self._frozen = _check_and_complete(self._example, self.artifact, self._file, self.options)
         gc.collect()  # the exporters leave cycles of graphs and weights
 
-    @contextmanager
-    def edit(self) -> Iterator[onnx.ModelProto]:
-        """Let the block change the model.  One above 2 GB comes without its tensors, which are in a file."""
-        model = files.load(self.file)
-        yield model
-        self.file.write_bytes(model.SerializeToString())
+    @cached_property
+    def program(self) -> Program | None:
+        """The program that the draft was made of; None if torch's exporter traced the model instead."""
+        exported = self._traced.program
+        return None if exported is None else Program(exported, self._output_names)
 
-    def prove(self) -> Report:
-        """Compare the draft with its model for all inputs of the options."""
-        deciding = index_of_smallest(self._checks)
-        module = self._example.module
+    def prove(
+        self,
+        checks: Sequence[tuple[Any, ...]] | None = None,
+        *,
+        heads: Collection[str] = (),
+        noisy: Sequence[Noisy] = (),
+        begin: Callable[[str], None] = lambda text: None,
+    ) -> Report:
+        """Prove the draft for some arguments, by default all inputs of the options; `prove` explains the others.
+
+        Where there is no program, and where the options have tolerances, outputs are compared instead.
+        """
+        checks, module, options = self._checks if checks is None else checks, self._example.module, self.options
+        if self.program is not None and options.rtol is None and options.atol is None:
+            further: Any = {"heads": heads, "noisy": noisy, "portable": options.portable, "begin": begin}
+            return prove(self.artifact, self.program, module, checks, **further)
+        deciding = index_of_smallest(checks)
         # Before a session is open: both would hold the memory of a run at once.
         references = [
-            expected_outputs(module, values, decides=index == deciding) for index, values in enumerate(self._checks)
+            expected_outputs(module, values, decides=index == deciding) for index, values in enumerate(checks)
         ]
-        return compare_draft(self.file, self.path, self._checks, references, self.options)
+        return compare_draft(self.artifact, self.path, checks, references, options)
 
     def accept(self, report: Report | None) -> Report:
         """Raise VerificationError if the draft differs from its model; mark a draft without a comparison as unverified.
@@ -125,12 +146,15 @@ class Draft:
             The comparison; an empty one if there was none.
         """
         if report is None:
-            with self.edit() as model:
-                model.metadata_props.add(key=VERIFIED, value="false")
+            self.artifact.model.metadata_props.add(key=VERIFIED, value="false")
         comparison = Report(()) if report is None else report
         if self._frozen or not (report is None or report.ok):
-            causes = [*self._frozen, *_causes(self._example, self._checks, comparison, self._hints, self.options)]
+            causes = [
+                *self._frozen,
+                *_causes(self._example, self._checks, comparison, self._traced.hints, self.options),
+            ]
             raise VerificationError(_explanation(self.path, causes, comparison), comparison)
+        self._file.write_bytes(self.artifact.model.SerializeToString())
         return comparison
 
 
@@ -187,7 +211,7 @@ def _input_names(names: Sequence[str] | None, arguments: Sequence[str], args: Se
     return default if names is None else list(names)
 
 
-def _exported(example: Example, draft: Path, options: Options) -> list[str]:
+def _exported(example: Example, draft: Path, options: Options) -> Traced:
     """Let torch write the draft; if that fails because the model fails, say so instead of quoting the exporter."""
     try:
         return EXPORTERS[options.exporter](example, draft, options)
@@ -202,19 +226,17 @@ def _exported(example: Example, draft: Path, options: Options) -> list[str]:
         raise
 
 
-def _check_and_complete(example: Example, draft: Path, options: Options) -> list[str]:
+def _check_and_complete(example: Example, artifact: Artifact, draft: Path, options: Options) -> list[str]:
     """Do all that changes the draft after the exporter; return the axes that it froze."""
     op_schemas.check(draft, (*schemas.operators(), *options.operators))
-    model = files.load(draft)
-    _check_inputs(model, example)
-    _check_opset(model, options)
+    _check_inputs(artifact.model, example)
+    _check_opset(artifact.model, options)
     if options.simplify:
         _simplify(draft)
-        model = files.load(draft)
-    frozen = frozen_axes(model, example.axes)
+        artifact.model = files.load(draft)
+    frozen = frozen_axes(artifact.model, example.axes)
     if options.portable:
-        _make_portable(model, options.portable)
-        draft.write_bytes(model.SerializeToString())
+        _make_portable(artifact.model, options.portable)
     return frozen
 
 
@@ -256,16 +278,16 @@ def _make_portable(model: onnx.ModelProto, portable: bool | Form) -> None:
 
 
 def compare_draft(
-    draft: Path, path: Path, checks: Sequence[tuple[Any, ...]], references: Sequence[Reference], options: Options
+    artifact: Artifact, path: Path, checks: Sequence[tuple[Any, ...]], references: Sequence[Reference], options: Options
 ) -> Report:
     """Compare the draft of a file with the expected outputs for some arguments.
 
     A portable one is also compared without mmort's library, which an inlined one ignores.  Messages name `path`, which
     the draft is to become.
     """
-    report = _compare(draft, path, checks, references, options, own_library=options.portable != "inlined")
+    report = _compare(artifact, path, checks, references, options, own_library=options.portable != "inlined")
     if options.portable and options.portable != "inlined" and report.ok:
-        alone = _compare(draft, path, checks, references, options, own_library=False)
+        alone = _compare(artifact, path, checks, references, options, own_library=False)
         rows = (dataclasses.replace(row, inputs=f"{row.inputs}{ALONE}") for row in alone.rows)
         report = Report((*report.rows, *rows))
     return report
@@ -282,7 +304,7 @@ def expected_outputs(module: torch.nn.Module, values: tuple[Any, ...], *, decide
 
 
 def _compare(
-    draft: Path,
+    artifact: Artifact,
     path: Path,
     checks: Sequence[tuple[Any, ...]],
     references: Sequence[Reference],
@@ -291,9 +313,9 @@ def _compare(
 ) -> Report:
     """Compare the draft with the model's outputs on all inputs."""
     try:
-        session = open_session(draft, options.libraries, own_library)
+        session = artifact.session([value.name for value in artifact.model.graph.output], own_library=own_library)
     except ValueError as error:
-        text = str(error).removeprefix("verify: ").replace(str(draft), str(path))
+        text = str(error).removeprefix("verify: ").replace("the model", str(path))
         return Report((refusal("-", text),))
     rows: list[Row] = []
     for values, expected in zip(checks, references, strict=True):

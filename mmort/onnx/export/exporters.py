@@ -1,4 +1,4 @@
-"""torch's two exporters, each as a function that writes a draft and returns hints about frozen sizes.
+"""torch's two exporters, each as a function that writes a draft and returns how it was traced.
 
 Before: dtypes that a model cannot have in ONNX are refused.  After: `remove_traces` removes what the exporters note.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +67,18 @@ def _collecting_later() -> Iterator[None]:
             gc.enable()
 
 
-def dynamo(example: Example, draft: Path, options: Options) -> list[str]:
-    """Export by torch.export, which gives no hints."""
+@dataclass(frozen=True)
+class Traced:
+    """What an exporter knows of a draft beside the file."""
+
+    program: torch.export.ExportedProgram | None = None
+    """The program that was translated; None of the exporter that traces."""
+    hints: Sequence[str] = ()
+    """A line for each number that Python code read, and that tracing froze."""
+
+
+def dynamo(example: Example, draft: Path, options: Options) -> Traced:
+    """Export by torch.export."""
     with quiet(), torch.no_grad(), _collecting_later(), linear_rewriting():
         program = torch.onnx.export(
             example.module,
@@ -82,11 +93,11 @@ def dynamo(example: Example, draft: Path, options: Options) -> list[str]:
         )
         assert program is not None  # as dynamo=True
         program.save(draft)
-    return []
+    return Traced(program.exported_program)
 
 
-def legacy(example: Example, draft: Path, options: Options) -> list[str]:
-    """Export by tracing; return the tracer's warnings, one for each number that Python code read and so froze."""
+def legacy(example: Example, draft: Path, options: Options) -> Traced:
+    """Export by tracing."""
     if options.opset_version is not None and options.opset_version not in _LEGACY_OPSETS:
         raise ValueError(
             f"export: opset_version must be {_LEGACY_OPSETS[0]} to {_LEGACY_OPSETS[-1]} with the legacy exporter, got "
@@ -114,10 +125,10 @@ def legacy(example: Example, draft: Path, options: Options) -> list[str]:
             )
     finally:
         symbolics.unregister_symbolics(options.mmcv_nodes)
-    return traced
+    return Traced(hints=traced)
 
 
-EXPORTERS: dict[str, Callable[[Example, Path, Options], list[str]]] = {"dynamo": dynamo, "legacy": legacy}
+EXPORTERS: dict[str, Callable[[Example, Path, Options], Traced]] = {"dynamo": dynamo, "legacy": legacy}
 
 
 def remove_traces(model: onnx.ModelProto) -> None:

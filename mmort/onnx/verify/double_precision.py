@@ -31,6 +31,15 @@ _ARITHMETIC = {
 ROUNDED = frozenset(f"{namespace}::{name}" for namespace, names in _ARITHMETIC.items() for name in names.split())
 """Operators whose rounding differs from one implementation to another: sums in any order, products, functions."""
 
+_NORMALIZATIONS = tuple(
+    getattr(torch.ops.aten, name).default
+    for name in ("native_batch_norm", "_native_batch_norm_legit_no_training", "native_group_norm", "native_layer_norm")
+)
+"""Operators that subtract a mean: rounding of their input counts, which may be far larger than its deviation."""
+
+_GATES = torch.ops.aten.silu.default, torch.ops.aten.gelu.default
+"""Products of a number and a sigmoid of it."""
+
 GRID = 64
 """Numbers that are a multiple of its reciprocal, such as coordinates of cells, are taken to be exact."""
 
@@ -46,18 +55,40 @@ def rounded_otherwise(seed: int) -> Intercepted:
     """Return a context manager in which results are rounded otherwise than they are, in the same way for a seed."""
     generator = torch.Generator().manual_seed(seed)
 
+    def noise_of(tensor: Tensor) -> Tensor:
+        return torch.randn(tensor.shape, generator=generator) * torch.finfo(torch.float32).eps
+
     def call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        if func in _NORMALIZATIONS and args[0].dtype == torch.float32:
+            return func(args[0] * (1 + noise_of(args[0])), *args[1:], **kwargs)
         result = func(*args, **kwargs)
+        if func in _GATES and result.dtype == torch.float32:
+            return result + noise_of(result) * (result.abs() + args[0].abs() / 4)
         if func._schema.name not in ROUNDED or func._schema.is_mutable or result.dtype != torch.float32:
             return result
-        noise = torch.randn(result.shape, generator=generator) * torch.finfo(torch.float32).eps
-        if func in _SUMS and result.numel():  # whose terms may be larger than the sum
-            return result + noise * (result.abs() + result.abs().mean())
+        noise = noise_of(result)
+        if func in _SUMS and result.numel():
+            return result + noise * (result.abs() + _size_of_terms(func, args))
         if func is _SIGMOID:  # ONNX Runtime adds a half last, so that a tiny result is as far off as a large one
             return (result + noise * (result + 0.25)).clamp(0, 1)
         return torch.where(result * GRID == (result * GRID).round(), result, result + noise * result.abs())
 
     return Intercepted(call)
+
+
+def _size_of_terms(func: Any, args: Sequence[Any]) -> Tensor:
+    """Return how large the terms of a sum of products are together, for each output; they may cancel each other."""
+    if func is _CONVOLUTION:
+        input, weight, transposed = args[0], args[1], args[6]
+        norms = weight.transpose(0, 1).flatten(1).norm(dim=1) if transposed else weight.flatten(1).norm(dim=1)
+        if transposed and args[8] > 1:  # each group has the same output channels of the weight
+            norms = norms.repeat(args[8])
+        norms = norms.reshape(-1, *[1] * (input.ndim - 2))
+    else:
+        input, weight = args[-2:]
+        norms = weight.norm(dim=-2, keepdim=weight.ndim > 2)
+    size: Tensor = input.square().mean().sqrt() * norms
+    return size
 
 
 class _Widening(TorchFunctionMode):

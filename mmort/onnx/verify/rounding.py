@@ -35,6 +35,8 @@ MAX_ACCIDENTS = 1e-3
 """Share of numbers on which all runs may agree by accident; a single number always may be one."""
 
 EPSILON = float(np.finfo(np.float32).eps)
+SMALLEST = float(np.finfo(np.float32).tiny)
+"""What is smaller may become 0."""
 MIN_SLICE = 8
 """Numbers that a slice, or a range of magnitudes, must have for its average to say something."""
 
@@ -86,6 +88,27 @@ class RoundingRow:
         """Return the text of each column."""
         numbers = self.max_abs_diff, self.worst_diff, self.rounding, self.factor
         return self.inputs, self.output, self.shape, *map(number_text, numbers), str(MAX_FACTOR)
+
+
+LIMIT = 32
+"""How many times torch's rounding a number may be off."""
+
+
+def factors(actual: Array, expected: Array, exact: Array, *rounded: Array) -> Array:
+    """Return how many times torch's rounding each number is off; infinity for NaN and infinities in other places.
+
+    `exact` are torch's in float64, and `rounded` those in float32 with other rounding.
+    """
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        difference = np.fmin(_distance(actual, expected), _distance(actual, exact))
+        rounding = np.fmax.reduce([_distance(run, exact) for run in (expected, *rounded)])
+        rounding, magnitude = (np.where(np.isfinite(array), array, 0) for array in (rounding, np.abs(exact)))
+        unit = np.maximum(np.maximum(rounding, around(rounding)), EPSILON * np.maximum(magnitude, around(magnitude)))
+        unit = np.maximum(unit, SMALLEST)
+        factor = np.where(difference > 0, difference / unit, 0)
+        if not (factor <= LIMIT).all():  # what takes longer is seldom needed
+            factor = np.where(difference > 0, difference / np.maximum(unit, _of_magnitude(rounding, magnitude)), 0)
+    return np.nan_to_num(np.where(np.isnan(difference), np.inf, factor), nan=np.inf, posinf=np.inf)
 
 
 def comparable(actual: Array, expected: Array, exact: Array, rounded: Array) -> bool:

@@ -14,15 +14,18 @@ from mmort.onnx.verify.values import as_array, leaves
 from mmort.ort.sessions import require_model_name, silent_options
 
 if TYPE_CHECKING:
+    import onnx
     import onnxruntime
 
 
 def open_session(
-    path: str | os.PathLike[str], libraries: Sequence[str | os.PathLike[str]] = (), own_library: bool = True
+    source: str | os.PathLike[str] | onnx.ModelProto,
+    libraries: Sequence[str | os.PathLike[str]] = (),
+    own_library: bool = True,
 ) -> onnxruntime.InferenceSession:
-    """Open a file with mmort's operators and those of other libraries.
+    """Open a file, or a model in memory, with mmort's operators and those of other libraries.
 
-    A file in which functions of its own have the names of mmort's operators is opened without mmort's library, which
+    A model in which functions of its own have the names of mmort's operators is opened without mmort's library, which
     would take their place.
 
     Raises
@@ -39,26 +42,30 @@ def open_session(
         import onnxruntime
     except ModuleNotFoundError:
         raise ImportError("mmort.onnx.verify needs ONNX Runtime: pip install onnxruntime") from None
-    require_model_name(path)
+    in_memory = not isinstance(source, (str, os.PathLike))
+    name = "the model" if in_memory else os.fspath(source)
+    if not in_memory:
+        require_model_name(source)
     options = silent_options()
     # Threads that wait by spinning take time from torch, which runs in turn with the file.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    with refusals(f"verify: ONNX Runtime cannot load {os.fspath(path)}"):
+    with refusals(f"verify: ONNX Runtime cannot load {name}"):
         for library in libraries:
             if os.path.exists(library) and not os.path.isfile(library):
                 raise ValueError(f"library must be a regular file, got {os.fspath(library)}")
             options.register_custom_ops_library(os.fspath(library))
-        if own_library and not _has_functions_of_our_names(path):
-            return mmort.ort.session(path, sess_options=options)
-        return onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
+        content = source.SerializeToString() if in_memory else os.fspath(source)
+        if own_library and not _has_functions_of_our_names(source, name):
+            return mmort.ort.session(content, sess_options=options)
+        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 
-def _has_functions_of_our_names(path: str | os.PathLike[str]) -> bool:
+def _has_functions_of_our_names(source: str | os.PathLike[str] | onnx.ModelProto, name: str) -> bool:
     """Return whether nodes named as mmort's operators call functions of the model; raise ValueError if only some do."""
     try:
         from mmort.onnx.graph import files, inspection
 
-        model = files.load(path)
+        model = files.load(source) if isinstance(source, (str, os.PathLike)) else source
     except (ModuleNotFoundError, OSError, ValueError):  # without onnx; or ONNX Runtime will tell what is wrong
         return False
     functions = inspection.own_functions(model)
@@ -68,7 +75,7 @@ def _has_functions_of_our_names(path: str | os.PathLike[str]) -> bool:
     if called & functions and called - functions:
         function, operator = ("::".join(sorted(names)[0]) for names in (called & functions, called - functions))
         raise ValueError(
-            f"verify: {os.fspath(path)} has its own function {function}, which mmort's library would replace, and "
+            f"verify: {name} has its own function {function}, which mmort's library would replace, and "
             f"{operator} of the library: rename the function"
         )
     return bool(called & functions)

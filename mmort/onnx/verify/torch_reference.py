@@ -16,7 +16,6 @@ from torch.utils._pytree import tree_map
 
 from mmort.onnx.verify.double_precision import in_float64, rounded_otherwise
 from mmort.onnx.verify.operator_calls import Intercepted, arguments_by_name
-from mmort.onnx.verify.replay import Replay
 from mmort.onnx.verify.ties import Candidates
 from mmort.onnx.verify.values import Arrays, Exact, Reference, as_array, leaves
 
@@ -25,17 +24,14 @@ _SUPPRESSION = "mmort::multiclass_nms"
 
 def run(function: Callable[..., Any], values: Sequence[Any], *, decides: bool = False) -> Reference:
     """Run a module or a function of tensors without gradients; `decides` says whether its float64 outputs do."""
-    recorder, replay = _SuppressionRecorder(), Replay()
-    outputs = _outputs(function, values, recorder.mode(), Intercepted(replay.call))
-
-    def same_choices() -> Intercepted:
-        return Intercepted(Replay(replay.made).call)
+    recorder = _SuppressionRecorder()
+    outputs = _outputs(function, values, recorder.mode())
 
     def compute() -> Arrays:
-        return _outputs(function, tree_map(_doubled, list(values)), in_float64(), same_choices())
+        return _outputs(function, tree_map(_doubled, list(values)), in_float64())
 
     def round_otherwise(seed: int) -> Arrays:
-        return _outputs(function, values, rounded_otherwise(seed), same_choices())
+        return _outputs(function, values, rounded_otherwise(seed))
 
     exact = Exact(compute, round_otherwise, decides=decides)
     candidates = recorder.candidates(outputs)

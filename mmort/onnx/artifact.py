@@ -1,0 +1,97 @@
+"""A file in the making as one object: the model, the tensors that are in files beside it, and sessions of it."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import onnx
+import onnx.external_data_helper
+import onnx.helper
+import onnx.numpy_helper
+from numpy.typing import NDArray
+
+from mmort.onnx.graph import structure
+from mmort.onnx.verify.sessions import open_session
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+PathLike = str | os.PathLike[str]
+
+
+class Artifact:
+    """A model that has been read once, and is changed, run and compared in memory.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto
+        Of a model above 2 GB the tensors are in files.
+    directory : Path
+        Where these files are.
+    libraries : sequence of paths, optional
+        Further libraries of custom operators that sessions need.
+    """
+
+    def __init__(self, model: onnx.ModelProto, directory: Path, libraries: Sequence[PathLike] = ()) -> None:
+        self.model, self.directory, self.libraries = model, directory, libraries
+
+    def constants(self) -> Iterator[tuple[str, NDArray[Any]]]:
+        """Yield the constants of the graph, initializers first, with their names."""
+        for tensor in self.model.graph.initializer:
+            yield tensor.name, self.array(tensor)
+        for node in structure.nested(self.model.graph.node):
+            for attribute in node.attribute if node.op_type == "Constant" else ():
+                if attribute.name == "value":
+                    yield node.output[0], self.array(attribute.t)
+
+    def array(self, tensor: onnx.TensorProto) -> NDArray[Any]:
+        """Return the numbers of a tensor."""
+        return onnx.numpy_helper.to_array(tensor, os.fspath(self.directory))
+
+    def session(
+        self, outputs: Sequence[str], inputs: Sequence[onnx.ValueInfoProto] = (), *, own_library: bool = True
+    ) -> onnxruntime.InferenceSession:
+        """Open the model with other outputs, and values of the graph as further inputs.
+
+        Parameters
+        ----------
+        outputs : sequence of str
+            The names of any values.
+        inputs : sequence of ValueInfoProto, optional
+            Values that are fed instead of computed.  Where such a one is an output, too, that is what was computed, and
+            its name ends with `COMPUTED`.
+        own_library : bool, default True
+            Whether the session has mmort's library.
+
+        Raises
+        ------
+        ValueError
+            If ONNX Runtime does not load the model.
+        """
+        model = onnx.ModelProto()
+        model.CopyFrom(self.model)
+        graph, fed = model.graph, {value.name for value in inputs}
+        for node in graph.node:
+            node.output[:] = [name + COMPUTED if name in fed else name for name in node.output]
+        del graph.output[:]
+        graph.output.extend(onnx.ValueInfoProto(name=name + COMPUTED if name in fed else name) for name in outputs)
+        kept = [value for value in graph.value_info if value.name not in fed]
+        del graph.value_info[:]
+        graph.value_info.extend(kept)
+        graph.input.extend(inputs)
+        if not any(map(onnx.external_data_helper.uses_external_data, graph.initializer)):
+            return open_session(model, self.libraries, own_library)
+        path = self.directory / f"{uuid.uuid4().hex}.onnx"  # beside the tensors
+        try:
+            path.write_bytes(model.SerializeToString())
+            return open_session(path, self.libraries, own_library)
+        finally:
+            path.unlink(missing_ok=True)
+
+
+COMPUTED = "/computed"
+"""How the name of a value ends that was computed, where another one of its name is fed."""

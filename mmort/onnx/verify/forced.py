@@ -1,0 +1,253 @@
+"""A file compared with the program that it was made of, from cut to cut.
+
+The file runs as it is, with further outputs.  At each of these cuts its value is compared with the program's, and both
+go on from the file's.  Between two cuts there is only rounding: one limit holds for all numbers, and choices, which had
+the same inputs, are equal.
+
+Cuts are at choices, at the outputs of heads and of the file; on the smallest inputs at all values that the file and the
+program have in common.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.helper
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, fx
+
+from mmort.onnx.artifact import COMPUTED, Artifact
+from mmort.onnx.verify.program import Cut, Program, Source
+from mmort.onnx.verify.rounding import LIMIT, factors
+
+_aten = torch.ops.aten
+_ORDERS = _aten.topk, _aten.sort, _aten.argsort
+_SELECTIONS = _aten.argmax, _aten.argmin, _aten.max, _aten.min, _aten.cummax, _aten.cummin
+"""Operators whose integers are indices into their input; of equal numbers they may take any."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A cut, compared."""
+
+    name: str
+    """Of the file's value."""
+    operator: str
+    """The program's operator that computes it."""
+    size: int
+    factor: float
+    """How many times torch's rounding the worst number is off; 0 for integers and bools."""
+    problem: str
+
+
+class ForcedFile:
+    """A file that runs with cuts, and the program that goes on from its values.
+
+    Parameters
+    ----------
+    program : Program
+    artifact : Artifact
+        The file.
+    heads : collection of str
+        Names of values that are cuts, too.
+    everywhere : bool
+        Whether all values are cuts; heads are then inputs, too, which `run` feeds.
+    own_library : bool
+        Whether the file runs with mmort's library.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        artifact: Artifact,
+        heads: Collection[str] = (),
+        *,
+        everywhere: bool = False,
+        own_library: bool = True,
+    ) -> None:
+        self.program = program
+        graph = artifact.model.graph
+        self._constants = {  # of these the exporter computed some
+            tensor.name: artifact.array(tensor)
+            for tensor in graph.initializer
+            if _is_computed(program.sources.get(tensor.name))
+        }
+        names = [*self._constants, *(name for node in graph.node for name in node.output if name)]
+        self._names = defaultdict[Source, list[str]](list)
+        for name in names:
+            if name in program.sources:
+                self._names[program.sources[name]].append(name)
+        self._heads = {name: program.sources[name] for name in heads if name in names}
+        cuts = set(self._names) if everywhere else self._needed([value.name for value in graph.output])
+        self._cuts = [source for source in self._names if source in cuts]
+        self._fed = list(self._heads) if everywhere else []
+        wanted = [name for source in self._cuts for name in self._names[source] if name not in self._constants]
+        self._inputs = [value.name for value in graph.input]
+        inputs = [_input_of(name, self._heads[name]) for name in self._fed]
+        self._session = artifact.session(wanted, inputs, own_library=own_library)
+
+    def _needed(self, outputs: Iterable[str]) -> set[Source]:
+        """Return the values that choices read and make, and those of heads and outputs."""
+        cuts = {self.program.sources[name] for name in outputs if name in self.program.sources}
+        cuts |= set(self._heads.values())
+        climbed: set[Source] = set()
+
+        def climb(source: Source) -> None:
+            """Add a value or, if the file does not have it, those that it is computed from."""
+            if source in climbed:
+                return
+            climbed.add(source)
+            if source in self._names:
+                cuts.add(source)
+            else:
+                for read in self.program.floats_read(source.node):
+                    climb(read)
+
+        chosen = set(self.program.choices())
+        for node in chosen:
+            for source in self.program.floats_read(node):
+                climb(source)
+        return cuts | {source for source in self._names if source.node in chosen}
+
+    def run(
+        self,
+        args: Sequence[Any],
+        fed: Mapping[str, NDArray[Any]] | None = None,
+        *,
+        exact: bool,
+        plain: bool = False,
+    ) -> tuple[list[Comparison], list[Any], dict[str, NDArray[Any]]]:
+        """Run the file and the program.
+
+        Parameters
+        ----------
+        args : sequence
+            The arguments, as of the module.
+        fed : dict
+            The values of heads to go on from, by name.
+        exact : bool
+            Whether to compute in float64, too.
+        plain : bool
+            Whether to run the program from end to end, too.
+
+        Returns
+        -------
+        list of Comparison
+        list
+            The program's outputs from end to end, if `plain`.
+        dict
+            The file's values of heads.
+        """
+        tensors = [leaf for leaf in torch.utils._pytree.tree_leaves(tuple(args)) if isinstance(leaf, Tensor)]
+        feeds = dict(zip(self._inputs, (tensor.numpy() for tensor in tensors), strict=False))
+        outputs = [value.name for value in self._session.get_outputs()]
+        results = self._session.run(None, feeds | {name: (fed or {})[name] for name in self._fed})
+        values = {name.removesuffix(COMPUTED): value for name, value in zip(outputs, results, strict=True)}
+        values |= self._constants
+        given: dict[fx.Node, dict[int | None, Tensor]] = defaultdict(dict)
+        for source in self._cuts:
+            name = self._names[source][0]
+            given[source.node][source.item] = torch.from_numpy((fed or values).get(name, values[name]))
+        comparisons: dict[str, Comparison] = {}
+        runs = defaultdict[str, list[Cut]](list)
+
+        def compare(cut: Cut) -> None:
+            for name in self._names[cut.source]:
+                if name not in comparisons or comparisons[name].problem:
+                    runs[name].append(cut)
+                    comparisons[name] = compare_values(name, values[name], runs[name])
+                    if not comparisons[name].problem:
+                        del runs[name]
+
+        try:
+            ends = self.program.run(args, given, compare, exact=exact, plain=plain)
+            for seed in range(1, 1 + FURTHER_RUNS):
+                if runs and all(comparison.factor < np.inf for comparison in comparisons.values()):
+                    self.program.run(args, given, compare, exact=False, seed=seed)
+        except Exception:
+            if not runs:
+                raise
+            ends = []  # after a wrong choice the program may fail
+        return list(comparisons.values()), ends, {name: values[name] for name in self._heads}
+
+
+FURTHER_RUNS = 3
+"""How many further runs with other rounding judge numbers on which the first two may agree by accident."""
+
+
+def _is_computed(source: Source | None) -> bool:
+    """Return whether a value is the result of an operator of the program."""
+    return source is not None and source.node.op == "call_function"
+
+
+def _input_of(name: str, source: Source) -> onnx.ValueInfoProto:
+    """Return the declaration of a value as an input, of any size."""
+    traced: Tensor = source.of(source.node.meta["val"])
+    dtype = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(str(traced.dtype).removeprefix("torch.")))
+    return onnx.helper.make_tensor_value_info(name, dtype, [None] * traced.ndim)
+
+
+def compare_values(name: str, actual: NDArray[Any], runs: Sequence[Cut]) -> Comparison:
+    """Compare a value of the file with the program's, of which there may be several runs with other rounding."""
+    cut = runs[0]
+    expected = cut.value.detach().numpy()
+    operator = str(getattr(cut.source.node.target, "overloadpacket", cut.source.node.target)).replace("aten.", "")
+
+    def compared(factor: float, problem: str) -> Comparison:
+        return Comparison(name, operator, actual.size, factor, problem)
+
+    if actual.dtype != expected.dtype or actual.shape != expected.shape:
+        return compared(
+            np.inf, f"{actual.dtype}{list(actual.shape)}, torch's is {expected.dtype}{list(expected.shape)}"
+        )
+    if np.array_equal(actual, expected, equal_nan=expected.dtype.kind == "f"):
+        return compared(0, "")
+    if _is_permuted(cut, torch.from_numpy(actual)):
+        return compared(0, "")
+    if expected.dtype.kind != "f":
+        return compared(np.inf, f"{int((actual != expected).sum())} of {actual.size} differ")
+    rounded = [tensor.detach().numpy() for run in runs for tensor in (run.rounded, run.exact) if run is not cut]
+    off = factors(actual, expected, cut.exact.detach().numpy(), cut.rounded.detach().numpy(), *rounded)
+    wrong = int((off > LIMIT).sum())
+    return compared(float(off.max(initial=0)), f"{wrong} of {actual.size} numbers" if wrong else "")
+
+
+def _is_permuted(cut: Cut, actual: Tensor) -> bool:
+    """Return whether the file took other elements of equal numbers than torch, which makes no difference."""
+    packet = getattr(cut.source.node.target, "overloadpacket", None)
+    if packet not in (*_ORDERS, *_SELECTIONS) or not cut.inputs or not isinstance(cut.inputs[0], Tensor):
+        return False
+    source, arguments = cut.inputs[0], _by_name(cut.source.node, cut.inputs)
+    axis = arguments.get("dim")
+    axis = -1 if axis is None else axis
+    if actual.is_floating_point():  # the numbers of a selection that is not sorted
+        return not arguments.get("sorted", True) and torch.equal(actual.sort(axis)[0], cut.value.sort(axis)[0])
+    if axis == -1 and arguments.get("dim") is None and packet in _SELECTIONS:
+        source, actual_indices, expected = source.flatten(), actual.flatten(), cut.value.flatten()
+    elif packet in _SELECTIONS and not arguments.get("keepdim", packet in (_aten.cummax, _aten.cummin)):
+        actual_indices, expected = actual.unsqueeze(axis), cut.value.unsqueeze(axis)
+    else:
+        actual_indices, expected = actual, cut.value
+    if actual.numel() and not 0 <= int(actual.min()) <= int(actual.max()) < source.shape[axis]:
+        return False
+    numbers, of_torch = source.gather(axis, actual_indices), source.gather(axis, expected)
+    if packet in _ORDERS:
+        if (actual.sort(axis)[0].diff(dim=axis) == 0).any():
+            return False
+        if not arguments.get("sorted", True):
+            numbers, of_torch = numbers.sort(axis)[0], of_torch.sort(axis)[0]
+    return bool(((numbers == of_torch) | (numbers.isnan() & of_torch.isnan())).all())
+
+
+def _by_name(node: fx.Node, inputs: Sequence[Any]) -> dict[str, Any]:
+    """Return the arguments of a call by name, defaults included."""
+    formals = node.target._schema.arguments  # type: ignore[union-attr]
+    arguments = {formal.name: formal.default_value for formal in formals}
+    arguments |= {formal.name: value for formal, value in zip(formals, inputs, strict=False)}
+    return arguments | dict(zip(node.kwargs, inputs[len(node.args) :], strict=True))

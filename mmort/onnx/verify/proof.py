@@ -1,0 +1,276 @@
+"""The proof that a file computes what its model computes, in two sentences.
+
+The program that torch exported is the model, and the file is the program: between cuts numbers agree within a small
+factor of torch's own rounding, and choices, given the same numbers, are the same.
+
+`forced` compares at cuts, `provenance` the constants and attributes that inputs hardly show.  ``docs/export.md`` draws
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import fx
+from torch.utils._pytree import tree_leaves
+
+from mmort.onnx.artifact import Artifact
+from mmort.onnx.portable.forms import Form
+from mmort.onnx.verify.forced import Comparison, ForcedFile, compare_values
+from mmort.onnx.verify.program import Cut, Program, Source
+from mmort.onnx.verify.provenance import problems
+from mmort.onnx.verify.report import Report, number_text
+from mmort.onnx.verify.rounding import LIMIT
+from mmort.onnx.verify.sessions import one_line
+from mmort.onnx.verify.values import index_of_smallest, shapes_text
+
+MAX_PROBLEMS = 5
+"""How many values of a run that differ have a row."""
+
+EXTREME, EXTREME_SHARE = 8.0, 1 / 8
+"""How many times as large some of the noise is, and how much of it: only extreme numbers reach limits."""
+
+Arguments = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class ProofRow:
+    """A run of a file from cut to cut, another comparison of the proof, or a value that differs."""
+
+    HEADINGS: ClassVar[tuple[str, ...]] = "inputs", "compared", "values", "worst factor", "at", "allowed"
+
+    inputs: str
+    """The inputs' shapes, ``2x3x64x96``."""
+    compared: str
+    values: int
+    """How many values were compared."""
+    factor: float | None
+    """How many times torch's rounding the worst number is off; None if all had to be equal."""
+    at: str
+    """The value with the worst number, and the operator that computes it."""
+    problem: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing differs."""
+        return not self.problem
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the text of each column."""
+        limit = "equal" if self.factor is None else str(LIMIT)
+        return self.inputs, self.compared, str(self.values), number_text(self.factor), self.at, limit
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """Arguments of a further run, in which the outputs of heads get noise."""
+
+    args: Arguments
+    strength: float
+    """How many times as large as the outputs the noise is."""
+    label: str
+    """Says in the report how the arguments differ from the smallest ones."""
+
+
+def prove(
+    artifact: Artifact,
+    program: Program,
+    module: Callable[..., Any],
+    inputs: Sequence[Arguments],
+    *,
+    heads: Collection[str] = (),
+    noisy: Sequence[Noisy] = (),
+    portable: bool | Form = False,
+    begin: Callable[[str], None] = lambda text: None,
+) -> Report:
+    """Prove that a file computes what a module computes.
+
+    Parameters
+    ----------
+    artifact : Artifact
+        The file.
+    program : Program
+        The module as torch exported it, of which the file was made.
+    module : callable
+    inputs : sequence of tuples
+        The arguments of each run.  On the smallest, all values are cuts.
+    heads : collection of str, optional
+        Names of values that show most of what a network computes, and get noise in the runs of `noisy`.
+    noisy : sequence of Noisy, optional
+        Further runs, of the size of the smallest inputs.
+    portable : bool or {"functions", "inlined"}, default False
+        Whether the file runs without mmort's library; it is then run so.
+    begin : callable, optional
+        Takes the text of a step that begins.
+
+    Returns
+    -------
+    Report
+        The rows of all comparisons, up to the first that fails.
+    """
+    rows: list[ProofRow] = []
+    try:
+        for row in _rows(artifact, program, module, inputs, heads, noisy, portable, begin):
+            rows.append(row)
+            if row.problem and len(rows) >= MAX_PROBLEMS:
+                break
+    except _Refused as refused:
+        rows.append(ProofRow(refused.inputs, "-", 0, None, "", str(refused)))
+    return Report(tuple(rows))
+
+
+class _Refused(Exception):
+    """ONNX Runtime, or the program, fails where the module does not."""
+
+    def __init__(self, inputs: str, text: str) -> None:
+        super().__init__(text)
+        self.inputs = inputs
+
+
+def _rows(
+    artifact: Artifact,
+    program: Program,
+    module: Callable[..., Any],
+    inputs: Sequence[Arguments],
+    heads: Collection[str],
+    noisy: Sequence[Noisy],
+    portable: bool | Form,
+    begin: Callable[[str], None],
+) -> Iterator[ProofRow]:
+    """Yield the rows of a proof: first what costs little, and shows most errors."""
+    inlined = portable == "inlined"
+    wrong = list(problems(program, artifact, definitions=inlined))
+    yield ProofRow("-", "constants and attributes", 0, None, "", "; ".join(wrong[:MAX_PROBLEMS]))
+    smallest = index_of_smallest(inputs)
+    compared = "choices, heads and outputs" if heads else "choices and outputs"
+    shipped = _opened(program, artifact, heads, own_library=not inlined)
+    values: Mapping[str, NDArray[Any]] = {}
+    for index in sorted(range(len(inputs)), key=lambda index: index != smallest):
+        args = inputs[index]
+        begin(f"comparing ONNX Runtime with torch at {shapes_text(args)}")
+        expected = _outputs(module, args)
+        comparisons, outputs, of_heads = _run(shipped, args, exact=index == smallest, plain=True)
+        yield from _of_module(program, args, expected, outputs)
+        yield from _of_run(args, compared, comparisons)
+        if index == smallest:
+            values = of_heads
+    if portable and not inlined:
+        alone = _opened(program, artifact, heads, own_library=False)
+        comparisons, _, _ = _run(alone, inputs[smallest], exact=True)
+        yield from _of_run(inputs[smallest], f"{compared}, without mmort's library", comparisons)
+    begin("comparing all values")
+    everywhere = _opened(program, artifact, heads, everywhere=True, own_library=not inlined)
+    comparisons, _, _ = _run(everywhere, inputs[smallest], values, exact=True)
+    yield from _of_run(inputs[smallest], "all values", comparisons)
+    for seed, view in enumerate(noisy):
+        _, _, values = _run(shipped, view.args, exact=False)
+        comparisons, _, _ = _run(everywhere, view.args, _with_noise(values, view.strength, seed), exact=True)
+        yield from _of_run(view.args, f"all values, {view.label}", comparisons)
+
+
+def _opened(program: Program, artifact: Artifact, heads: Collection[str], **options: bool) -> ForcedFile:
+    """Open a file; raise _Refused if ONNX Runtime does not."""
+    try:
+        return ForcedFile(program, artifact, heads, **options)
+    except ValueError as error:
+        raise _Refused("-", str(error).removeprefix("verify: ")) from None
+
+
+def _run(
+    file: ForcedFile,
+    args: Arguments,
+    fed: Mapping[str, NDArray[Any]] | None = None,
+    *,
+    exact: bool,
+    plain: bool = False,
+) -> tuple[list[Comparison], list[Any], dict[str, NDArray[Any]]]:
+    """Run a file and its program; raise _Refused if one of them fails."""
+    try:
+        return file.run(args, fed, exact=exact, plain=plain)
+    except Exception as error:
+        raise _Refused(shapes_text(args), one_line(error)) from None
+
+
+def _outputs(module: Callable[..., Any], args: Arguments) -> list[Any]:
+    """Return a module's outputs."""
+    try:
+        with torch.no_grad():
+            return [leaf for leaf in tree_leaves(module(*args)) if leaf is not None]
+    except Exception as error:
+        raise ValueError(
+            f"export: check_sizes must suit the model, which fails with {shapes_text(args)}: {error}"
+        ) from error
+
+
+def _of_run(args: Arguments, compared: str, comparisons: Sequence[Comparison]) -> Iterator[ProofRow]:
+    """Yield the row of a run, and those of the values that differ."""
+    inputs = shapes_text(args)
+    worst = max(comparisons, key=lambda comparison: comparison.factor, default=None)
+    differing = [comparison for comparison in comparisons if comparison.problem]
+    if not differing:
+        at = f"{worst.name} ({worst.operator})" if worst is not None and worst.factor else ""
+        yield ProofRow(inputs, compared, len(comparisons), worst.factor if worst is not None else None, at)
+    for comparison in differing[:MAX_PROBLEMS]:
+        at = f"{comparison.name} ({comparison.operator})"
+        yield ProofRow(inputs, compared, len(comparisons), comparison.factor, at, comparison.problem)
+
+
+def _of_module(
+    program: Program, args: Arguments, expected: Sequence[Any], outputs: Sequence[Any]
+) -> Iterator[ProofRow]:
+    """Yield the row of a comparison of the program with the module, from end to end: nearly always they are equal.
+
+    Where torch's exporter decomposes an operator, numbers may be rounded otherwise; they have the limit of all others.
+    """
+    inputs, compared = shapes_text(args), "torch's program with the model"
+    if not outputs:
+        return
+    if len(outputs) == len(expected) and all(map(_same, expected, outputs)):
+        yield ProofRow(inputs, compared, len(outputs), None, "")
+        return
+    given: dict[fx.Node, dict[int | None, Any]] = {}
+    names: dict[Source, str] = {}
+    actual: dict[Source, Any] = {}
+    for (name, source), value in zip(program.outputs, expected, strict=False):
+        if source is not None:
+            value = torch.as_tensor(value)
+            given.setdefault(source.node, {})[source.item] = value
+            names[source], actual[source] = name, value.numpy()
+    comparisons: list[Comparison] = []
+
+    def compare(cut: Cut) -> None:
+        comparisons.append(compare_values(names[cut.source], actual[cut.source], [cut]))
+
+    program.run(args, given, compare, exact=True)
+    yield from _of_run(args, compared, comparisons)
+
+
+def _same(value: Any, other: Any) -> bool:
+    """Return whether two outputs are equal, with NaN in the same positions."""
+    value, other = torch.as_tensor(value), torch.as_tensor(other)
+    if value.shape != other.shape or value.dtype != other.dtype:
+        return False
+    return bool(torch.equal(value, other) or np.array_equal(value.numpy(), other.numpy(), equal_nan=True))
+
+
+def _with_noise(values: Mapping[str, NDArray[Any]], strength: float, seed: int) -> dict[str, NDArray[Any]]:
+    """Return numbers with normal noise, some of it far larger, and integers as they are."""
+    generator = np.random.default_rng(seed)
+    noisy: dict[str, NDArray[Any]] = {}
+    for name, value in values.items():
+        noisy[name] = value
+        if value.dtype == np.float32 and value.size:
+            size = min(np.sqrt(np.square(value[np.isfinite(value)], dtype=np.float64).mean()), MAX_SIZE)
+            extreme = np.where(generator.random(value.shape) < EXTREME_SHARE, EXTREME, 1.0)
+            noise = generator.standard_normal(value.shape) * extreme * size * strength
+            noisy[name] = (value + noise).astype(np.float32)
+    return noisy
+
+
+MAX_SIZE = 10.0
+"""The largest root mean square of a head's output that noise is drawn for: larger noise clips all boxes."""

@@ -1,0 +1,287 @@
+"""The constants and attributes of a file, compared with the program's: inputs hardly show some of them.
+
+A limit of boxes, a threshold, an anchor matter where a number is near them.  So each constant must be a tensor or a
+number of the program: by its name, or among what the operator reads to whose translation it belongs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.helper
+import torch
+from numpy.typing import NDArray
+from torch import fx
+from torch.utils._pytree import tree_leaves
+
+from mmort.onnx.artifact import Artifact
+from mmort.onnx.export.calls import arrange, exported_operators
+from mmort.onnx.graph import structure
+from mmort.onnx.graph.inspection import attributes_of, operator_of
+from mmort.onnx.verify.program import Program
+
+_aten = torch.ops.aten
+
+FOLDED = 3e-7
+"""How far the numbers of a tensor may be off that an exporter computed, as a share of each."""
+
+_GENERAL = (
+    *(0.0, 1.0, -1.0, 2.0, 0.5, 3.0, 6.0, 1 / 6),
+    *(math.pi, math.pi / 2, math.log(2), math.log(10), math.sqrt(2), math.sqrt(0.5), math.sqrt(2 / math.pi), 0.044715),
+)
+"""Numbers that translations write for functions that torch computes without naming them."""
+
+_UNUSED = "cubic_coeff_a", "momentum"
+"""Attributes that exporters write, and that matter in modes only which they do not use."""
+
+_BATCH_NORMS = _aten._native_batch_norm_legit_no_training.default, _aten.batch_norm.default
+
+_Array = NDArray[Any]
+
+
+def problems(program: Program, artifact: Artifact, *, definitions: bool = False) -> Iterator[str]:
+    """Yield the constants and attributes of a file that are not the program's.
+
+    With `definitions`, operators of mmort's are nodes of the standard, whose constants are their own.
+    """
+    numbers, regions = _Numbers(program), _Regions(program, artifact.model)
+    for name, array in artifact.constants():
+        nodes = regions.reading(name)
+        if definitions and any(map(_is_definition, nodes)):
+            continue
+        readers = {node.op_type for node in regions.readers[name]}
+        if not numbers.have(name, array, nodes, readers):
+            yield f"{name}, read by {', '.join(sorted(readers))}, is not among the constants of torch's program"
+    for node in artifact.model.graph.node:
+        nodes = regions.of_node(node)
+        if not (definitions and any(map(_is_definition, nodes))):
+            for problem in numbers.attribute_problems(node, nodes):
+                yield f"{node.op_type} {node.output[0]} {problem}"
+
+
+class _Numbers:
+    """The tensors and numbers that a program computes with."""
+
+    def __init__(self, program: Program) -> None:
+        self._sources = program.sources
+        self._tensors = {name: tensor.detach().cpu().numpy() for name, tensor in program.constants().items()}
+        self._parts = {
+            spec.arg.name: spec.target for spec in program.exported.graph_signature.input_specs if spec.target
+        }
+        self._calls = dict(exported_operators((), ()))
+
+    def have(self, name: str, array: _Array, nodes: Sequence[fx.Node], readers: Collection[str]) -> bool:
+        """Return whether a constant is a tensor of the program, or consists of numbers that its nodes compute with."""
+        if array.dtype.kind in "iub" and not {"Clip", "Max", "Min"} & set(readers):
+            return True  # sizes and axes: a wrong one changes shapes
+        if name in self._tensors and _equal(array, self._tensors[name]):
+            return True
+        if name in self._sources and name not in self._tensors:
+            return True  # a cut
+        if not array.size:
+            return True
+        if any(_equal(np.sort(array, None), np.sort(tensor, None)) for tensor in self._read(nodes, array)):
+            return True
+        if any(_are_folded(array, folded) for folded in self._folds(nodes, array)):
+            return True
+        numbers = np.array([*_GENERAL, *self._numbers(nodes)], np.float64).astype(array.dtype)
+        return bool(np.isin(array, numbers).all())
+
+    def _read(self, nodes: Iterable[fx.Node], array: _Array) -> Iterator[_Array]:
+        """Yield the program's constant tensors of an array's size that nodes read or are."""
+        for node in nodes:
+            for argument in (node, *node.all_input_nodes):
+                tensor = self._tensor(argument)
+                if tensor is not None and tensor.size == array.size:
+                    yield tensor.astype(array.dtype)
+
+    def _tensor(self, node: Any) -> _Array | None:
+        """Return a constant tensor of the program."""
+        return self._tensors.get(self._parts.get(node.name, node.name)) if isinstance(node, fx.Node) else None
+
+    def _numbers(self, nodes: Iterable[fx.Node]) -> Iterator[float]:
+        """Yield the numbers that nodes compute with."""
+        for node in nodes:
+            defaults = [formal.default_value for formal in _formals(node)]
+            for leaf in tree_leaves((node.args, dict(node.kwargs), defaults)):
+                if isinstance(leaf, (int, float)):
+                    yield float(leaf)
+                tensor = self._tensor(leaf)
+                if tensor is not None and tensor.size <= MAX_NUMBERS:
+                    yield from map(float, tensor.ravel())
+
+    def _folds(self, nodes: Iterable[fx.Node], array: _Array) -> Iterator[tuple[_Array, _Array]]:
+        """Yield the weights and biases of convolutions with the normalization after them, and their magnitudes."""
+        for node in nodes:
+            if node.target not in _BATCH_NORMS:
+                continue
+            gamma, beta, mean, variance = (self._tensor(argument) for argument in node.args[1:5])
+            convolution = node.args[0]
+            if mean is None or variance is None or not isinstance(convolution, fx.Node):
+                continue
+            scale = (1.0 if gamma is None else gamma.astype(np.float64)) / np.sqrt(
+                variance.astype(np.float64) + float(node.args[-1])
+            )
+            weight = self._tensor(convolution.args[1]) if len(convolution.args) > 1 else None
+            bias = self._tensor(convolution.args[2]) if len(convolution.args) > 2 else None
+            shift = ((0.0 if bias is None else bias.astype(np.float64)) - mean) * scale
+            offset = 0.0 if beta is None else beta.astype(np.float64)
+            yield shift + offset, np.abs(shift) + np.abs(offset)
+            yield scale, scale
+            if weight is not None:
+                for axis in range(2):
+                    if weight.shape[axis] == scale.size:
+                        folded = weight.astype(np.float64) * scale.reshape(
+                            [-1 if i == axis else 1 for i in range(weight.ndim)]
+                        )
+                        yield folded, np.abs(folded)
+
+    def attribute_problems(self, node: onnx.NodeProto, nodes: Sequence[fx.Node]) -> Iterator[str]:
+        """Yield what is wrong with a node's attributes."""
+        operator = operator_of(node)
+        attributes = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
+        if operator is not None:
+            actual = _as_in_files(attributes_of(node, operator))
+            calls = [
+                _as_in_files(arrange(call.target, self._calls[call.target], call.args, call.kwargs)[1])
+                for call in nodes
+                if call.target in self._calls
+            ]
+            if actual not in calls:
+                names = min(
+                    ([name for name in actual if call.get(name) != actual[name]] for call in calls),
+                    key=len,
+                    default=["call"],
+                )
+                yield f"has another {' and '.join(names)} than torch's call"
+            return
+        numbers = None
+        for name, value in attributes.items():
+            if isinstance(value, float) and name not in _UNUSED:
+                numbers = np.float32([*_GENERAL, *self._numbers(nodes)]) if numbers is None else numbers
+                if np.float32(value) not in numbers:
+                    yield f"has the {name} {value:g}, which torch's call has not"
+        if node.op_type in ("MaxPool", "AveragePool"):
+            yield from self._pooling(attributes, nodes)
+
+    def _pooling(self, attributes: Mapping[str, Any], nodes: Sequence[fx.Node]) -> Iterator[str]:
+        """Yield the attributes of a pooling that are not those of torch's call."""
+        calls = []
+        for node in nodes:
+            if "pool" in str(node.target) and "adaptive" not in str(node.target):
+                formals = _formals(node)
+                arguments = {formal.name: formal.default_value for formal in formals}
+                arguments |= {formal.name: value for formal, value in zip(formals, node.args, strict=False)}
+                arguments |= node.kwargs
+                rank = len(attributes["kernel_shape"])
+                lists = {
+                    name: [*value] * (rank // len(value))
+                    for name, value in arguments.items()
+                    if isinstance(value, (list, tuple)) and value
+                }
+                calls.append(
+                    {
+                        "kernel_shape": lists["kernel_size"],
+                        "strides": lists.get("stride", lists["kernel_size"]),
+                        "pads": lists["padding"] * 2,
+                        "dilations": lists.get("dilation", [1] * rank),
+                        "ceil_mode": int(arguments["ceil_mode"]),
+                    }
+                )
+        rank = len(attributes["kernel_shape"])
+        defaults = {"strides": [1] * rank, "pads": [0] * 2 * rank, "dilations": [1] * rank, "ceil_mode": 0}
+        actual = {name: attributes.get(name, defaults.get(name)) for name in ("kernel_shape", *defaults)}
+        if calls and actual not in calls:
+            yield f"has another window than torch's call: {actual}, not {calls}"
+
+
+MAX_NUMBERS = 16
+"""How many numbers a tensor has at most that an exporter splits into single ones."""
+
+
+class _Regions:
+    """Which nodes of a program each node of a file, and each reader of a constant, translates."""
+
+    def __init__(self, program: Program, model: onnx.ModelProto) -> None:
+        self.program = program
+        self.readers: defaultdict[str, list[onnx.NodeProto]] = defaultdict(list)
+        for node in model.graph.node:
+            for inner in structure.nested([node]):
+                for name in inner.input:
+                    self.readers[name].append(node)
+        initializers = {tensor.name for tensor in model.graph.initializer}
+        self._names = {name for node in model.graph.node for name in node.output} | initializers
+        self._in_file = {program.sources[name].node for name in self._names if name in program.sources}
+        self._of_outputs: dict[str, list[fx.Node]] = {}
+
+    def reading(self, name: str) -> list[fx.Node]:
+        """Return the nodes of the program whose translations read a value."""
+        return list(dict.fromkeys(node for reader in self.readers[name] for node in self.of_node(reader)))
+
+    def of_node(self, node: onnx.NodeProto) -> list[fx.Node]:
+        """Return the nodes of the program that a node translates, with others, or is a part of."""
+        key = node.output[0]
+        if key not in self._of_outputs:
+            self._of_outputs[key] = []  # ends a loop
+            named = [self.program.sources[name].node for name in node.output if name in self.program.sources]
+            if named:
+                nodes = [inner for fx_node in named for inner in self._with_unnamed(fx_node)]
+            else:
+                nodes = [inner for name in node.output for inner in self.reading(name)]
+            self._of_outputs[key] = list(dict.fromkeys(nodes))
+        return self._of_outputs[key]
+
+    def _with_unnamed(self, node: fx.Node) -> Iterator[fx.Node]:
+        """Yield a node, and those before it of which the file has no value."""
+        pending, seen = [node], {node}
+        while pending:
+            current = pending.pop()
+            yield current
+            for argument in current.all_input_nodes:
+                if (
+                    argument.op == "call_function"
+                    and argument not in seen
+                    and self.program._source(argument).node not in self._in_file
+                ):
+                    seen.add(argument)
+                    pending.append(argument)
+
+
+def _equal(array: _Array, target: _Array) -> bool:
+    """Return whether arrays have the same bits, or but for an exporter's arithmetic."""
+    if array.shape != target.shape or array.dtype != target.dtype:
+        return False
+    if array.tobytes() == target.tobytes():
+        return True
+    return array.dtype.kind == "f" and bool(np.allclose(array, target, rtol=FOLDED, atol=0, equal_nan=True))
+
+
+def _are_folded(array: _Array, folded: tuple[_Array, _Array]) -> bool:
+    """Return whether numbers are a product of the program's, within an exporter's rounding of their magnitudes."""
+    target, magnitude = folded
+    if array.size != np.size(target):
+        return False
+    return bool((np.abs(array.ravel() - np.ravel(target)) <= 4e-7 * np.ravel(magnitude)).all())
+
+
+def _formals(node: fx.Node) -> Sequence[Any]:
+    """Return the formal arguments of a node's operator, of which functions of Python have none."""
+    return node.target._schema.arguments if isinstance(node.target, torch._ops.OpOverload) else ()
+
+
+def _is_definition(node: fx.Node) -> bool:
+    """Return whether a node is an operator whose definition in ONNX has constants of its own."""
+    return isinstance(node.target, torch._ops.OpOverload) and node.target.namespace not in ("aten", "prims")
+
+
+def _as_in_files(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes in the precision, and with the sequences, of a file's."""
+    return {
+        name: float(np.float32(value)) if isinstance(value, float) else [*value] if isinstance(value, tuple) else value
+        for name, value in attributes.items()
+    }
