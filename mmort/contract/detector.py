@@ -7,7 +7,7 @@ from typing import Any
 
 from mmort.contract.interface import Argument, Interface
 from mmort.contract.metadata import Metadata, read_metadata, write_entries
-from mmort.contract.tasks import BOXES, IMG_SHAPE, INPUT, MASKS, PROPOSALS, TASKS, TEXT_INPUTS
+from mmort.contract.tasks import IMG_SHAPE, INPUT, MASKS, PROPOSALS, TASKS, TEXT_INPUTS
 
 ADVICE = "mmort adopt MODEL.onnx --output FILE.onnx lets mmort run detectors of other exporters"
 """What helps with a file that has other inputs or outputs."""
@@ -101,10 +101,12 @@ def read(path: str, interface: Interface) -> DetectorContract:
         )
     outputs = task.outputs_among([output.name for output in interface.outputs])
     if outputs is None:
+        required = task.forms[0]
+        others = ", ".join(tensor.name for tensor in task.outputs if tensor.name not in required)
         raise ValueError(
             f"{path}: the outputs are {', '.join(output.name for output in interface.outputs)} instead of "
-            f"{', '.join(BOXES)} and perhaps {MASKS.name}; a file exported with --skip-postprocess has the network's "
-            f"raw outputs; {ADVICE}"
+            f"{', '.join(required)}{others and f' and perhaps {others}'}; a file exported with --skip-postprocess has "
+            f"the network's raw outputs; {ADVICE}"
         )
     inputs = tuple(tensor.name for tensor in task.inputs if tensor.name in names & further)
     return DetectorContract(images[0], inputs, outputs, metadata)

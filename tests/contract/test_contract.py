@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 
 import numpy as np
 import onnx
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import mmort
 import mmort.ort
 from mmort.contract import (
     BOXES,
@@ -32,6 +34,15 @@ from mmort.contract.preprocessing import WORDS as WORDS_OF_PREPROCESSING
 from mmort.demo import MODEL
 from mmort.detections import PanopticFormat
 from tests.predict import tiny_detector
+
+THEIRS = {
+    "demo/words/config.py": "keys of MMDetection's images",
+    "evaluate/mean_ap.py": "a column of MMDetection's table",
+    "onnx/adopt/recognize.py": "RF-DETR's names",
+    "detect/export/proof.py": "the proof",
+    "onnx/verify/detections.py": "the comparison of two files",
+}
+"""Modules that have the contract's words, and why."""
 
 OLD_FILE = pathlib.Path(__file__).parent.parent / "data" / "old_export" / "mask_rcnn.onnx"
 
@@ -253,3 +264,13 @@ def test_the_table_has_every_output_once():
             for tensor in DETECTION.tensors(form)
         ]
         DETECTION.check_arrays(arrays, 6)
+
+
+def test_no_other_module_has_the_names():
+    package = pathlib.Path(mmort.__file__).parent
+    named = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        if re.search(r"""['"](dets|img_shape)['"]""", path.read_text(encoding="utf-8"))
+    }
+    assert named <= {"contract/tasks.py", *THEIRS}
