@@ -111,7 +111,7 @@ def run(arguments: argparse.Namespace) -> str | list[str] | None:
         if is_checkpoint(arguments.config):
             raise UsageError(f"export: CONFIG is required before the checkpoint {arguments.config}")
         raise UsageError("export: CHECKPOINT is required, unless --check is given")
-    from mmort.predict.text_encoder import path_of_encoder
+    from mmort.contract import path_of_encoder
 
     drawn = str(Path(arguments.output).with_suffix(".png")) if arguments.show and arguments.output else None
     encoder = str(path_of_encoder(arguments.output)) if arguments.open_vocabulary and arguments.output else None

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mmort.configs.captions import Prompt, Texts
+from mmort.contract import path_of_encoder
 from mmort.demo import (
     ANNOTATIONS,
     CHECKPOINT,
@@ -23,7 +24,6 @@ from mmort.demo import (
 )
 from mmort.images import Image
 from mmort.predict import Detections, Predictor, contact_sheet, read_image, write_image
-from mmort.predict.text_encoder import path_of_encoder
 
 SCORE_THRESHOLD = 0.3  # of the detections in the images
 WORDS_SCORE_THRESHOLD = 0.4  # of a detector that suppresses no second box of an object

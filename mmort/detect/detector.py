@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from mmort.configs.captions import Prompt
 from mmort.configs.layout import DetectorConfig
+from mmort.contract import BOXES, MaskFormat, Preprocessing
+from mmort.contract.pipeline_settings import settings_of
 from mmort.detect.entries import Parts, Schema, default, part
-from mmort.predict import MaskFormat, Preprocessing
-from mmort.predict.pipeline_settings import settings_of
 
 if TYPE_CHECKING:
     from mmort.detect.parts.bert import TextEncoder
@@ -55,9 +55,9 @@ class Detector(nn.Module):
     takes_texts : bool
         Whether `set_texts` says what to look for.
     output_names : tuple of str
-        Names of what `forward` returns: "dets", "labels", and "masks" if there are any.
+        Names of the tensors that `forward` returns: a form of `mmort.contract.DETECTION`.
     mask_format : MaskFormat
-        What the output "masks" holds.
+        What the output ``masks`` holds.
     angle_version : str or None
         Of detectors of rotated boxes, the version of their angles: "oc", "le90" or "le135".
     renamed_keys : tuple of (str, str)
@@ -89,7 +89,7 @@ class Detector(nn.Module):
         self.classes: tuple[str, ...] = ()
         self.flip_test = False
         self.takes_proposals = False
-        self.output_names: tuple[str, ...] = ("dets", "labels")
+        self.output_names: tuple[str, ...] = BOXES
         self.mask_format = MaskFormat()
         self.angle_version: str | None = None
 

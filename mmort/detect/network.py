@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from mmort.configs.captions import Texts
 from mmort.configs.schema import Config
+from mmort.contract import MaskFormat, Preprocessing
+from mmort.contract.tasks import MASKS
 from mmort.detect.detector import Detector
 from mmort.detect.loading import build, load_trained
-from mmort.predict import MaskFormat, Preprocessing
 
 
 class TorchNetwork:
@@ -43,7 +44,7 @@ class TorchNetwork:
     @property
     def has_masks(self) -> bool:
         """Whether the detector has masks."""
-        return "masks" in self.detector.output_names
+        return MASKS.name in self.detector.output_names
 
     @property
     def mask_format(self) -> MaskFormat:

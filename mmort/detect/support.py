@@ -14,9 +14,9 @@ from torch import nn
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
+from mmort.contract import Preprocessing
 from mmort.detect.entries import PARTS, Parts, Schema
 from mmort.detect.loading import build
-from mmort.predict import Preprocessing
 
 _Entries = TypeVar("_Entries", bound=Schema)
 _SHARED_ENTRIES = ("backbone", "neck")

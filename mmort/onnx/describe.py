@@ -10,6 +10,7 @@ import onnx
 import onnx.shape_inference
 
 from mmort import schemas
+from mmort.contract.interface import Interface, argument_of
 from mmort.onnx.graph import files, inspection
 from mmort.onnx.portable.apply import first_obstacle
 from mmort.onnx.portable.definitions import MIN_OPSET
@@ -77,7 +78,7 @@ def describe(path: files.PathLike) -> dict[str, Any]:
         "opsets": {opset.domain or "ai.onnx": opset.version for opset in model.opset_import},
         "nodes": counts.total(),
         "operators": operators,
-        "metadata": {entry.key: entry.value for entry in model.metadata_props},
+        "metadata": dict(Interface.of_model(model).metadata),
         "runs_on": _runs_on(model, operators),
     }
 
@@ -124,20 +125,16 @@ def _inputs(model: onnx.ModelProto, defaults: set[str]) -> Iterator[onnx.ValueIn
 
 def _tensor(value: onnx.ValueInfoProto, has_default: bool) -> dict[str, Any]:
     """Return the facts of an input or output."""
-    optional = value.type.HasField("optional_type")
-    kind = value.type.optional_type.elem_type if optional else value.type
-    facts: dict[str, Any] = {"name": value.name, "type": None, "shape": None}
-    if kind.HasField("tensor_type"):
-        name = onnx.TensorProto.DataType.Name(kind.tensor_type.elem_type).lower()
-        facts["type"] = {"float": "float32", "double": "float64"}.get(name, name)
-        if kind.tensor_type.HasField("shape"):
-            facts["shape"] = [
-                size.dim_value if size.HasField("dim_value") else size.dim_param or None
-                for size in kind.tensor_type.shape.dim
-            ]
-    sizes = facts["shape"]
-    dynamic = sizes is None or not all(isinstance(size, int) for size in sizes)
-    return {**facts, "dynamic": dynamic, "optional": optional or has_default}
+    argument = argument_of(value, has_default)
+    shape = None if argument.shape is None else [*argument.shape]
+    dynamic = shape is None or not all(isinstance(size, int) for size in shape)
+    return {
+        "name": argument.name,
+        "type": argument.dtype,
+        "shape": shape,
+        "dynamic": dynamic,
+        "optional": argument.is_optional,
+    }
 
 
 def _tensor_lines(tensors: Sequence[dict[str, Any]]) -> list[str]:

@@ -122,8 +122,10 @@ def _image_reader(
     libraries: Sequence[str | os.PathLike[str]],
 ) -> Callable[[str | os.PathLike[str]], list[NDArray[Any]]]:
     """Return a function that reads an image as a set of a model's inputs."""
+    from mmort.contract import Interface
+    from mmort.contract.detector import takes_img_shape
     from mmort.onnx.verify.sessions import open_session
-    from mmort.predict.engines.onnxruntime import ADVICE_WITH_CONFIG, OnnxNetwork, takes_img_shape
+    from mmort.predict.engines.onnxruntime import ADVICE_WITH_CONFIG, OnnxNetwork
     from mmort.predict.fixed_size import fit
 
     network = OnnxNetwork(path)
@@ -138,8 +140,8 @@ def _image_reader(
             f"{os.fspath(path)} has inputs for words, which images do not fill; pass arrays in .npz files, or a file "
             "that was exported with --texts"
         )
-    sessions = [network.session, *(open_session(file, libraries) for file in against)]
-    count = 2 if all(map(takes_img_shape, sessions)) else 1
+    others = [Interface.of_session(open_session(file, libraries)) for file in against]
+    count = 2 if network.contract.takes_img_shape and all(map(takes_img_shape, others)) else 1
 
     def read(file: str | os.PathLike[str]) -> list[NDArray[Any]]:
         return list(fit(*preprocessing.batch([preprocessing(file)]), network.input_shape)[:count])

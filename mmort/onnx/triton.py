@@ -17,12 +17,13 @@ import onnx
 import mmort
 import mmort.ort
 from mmort._files.outputs import TEMPORARY, require_folder, synchronize_directory, synchronize_file, write_output
+from mmort.contract.metadata import FOR_CLIENTS
+from mmort.contract.tasks import IMG_SHAPE
 from mmort.onnx.describe import describe
 from mmort.onnx.graph import files, optional_inputs
 
 MAX_BATCH_SIZE = 8
 MAX_QUEUE_DELAY = 2000  # microseconds that a request waits for others to run with
-METADATA = ("classes", "preprocessing", "masks")  # what a client needs
 _TYPES: dict[int, str] = {
     onnx.TensorProto.FLOAT: "TYPE_FP32",
     onnx.TensorProto.FLOAT16: "TYPE_FP16",
@@ -107,7 +108,7 @@ def write_triton_repository(
 def _require_inputs(model: onnx.ModelProto) -> None:
     """Make ``img_shape``, which may be left out in mmort's files, required."""
     optional_inputs.replace(model)
-    for value in [value for value in model.graph.initializer if value.name == "img_shape"]:
+    for value in [value for value in model.graph.initializer if value.name == IMG_SHAPE.name]:
         model.graph.initializer.remove(value)
 
 
@@ -131,7 +132,7 @@ def _config(name: str, model: onnx.ModelProto, library: Path | None) -> str:
     if library is not None:
         lines.append(f"model_operations {{ op_library_filename: {_quoted(library.as_posix())} }}")
     for entry in model.metadata_props:
-        if entry.key in METADATA:
+        if entry.key in FOR_CLIENTS:
             value = f"{{ string_value: {_quoted(entry.value)} }}"
             lines.append(f"parameters {{ key: {_quoted(entry.key)} value {value} }}")
     return "\n".join([*lines, ""])

@@ -7,6 +7,9 @@ into the image; `draw` and `contact_sheet` draw detections.  Images need OpenCV,
 OpenVINO; the rest needs numpy only.
 """
 
+from mmort.contract.mask_format import MaskFormat
+from mmort.contract.padding import Padding
+from mmort.contract.preprocessing import Prepared, Preprocessing
 from mmort.detections.detections import Detections
 from mmort.detections.drawing import contact_sheet, draw
 from mmort.detections.masks import BoxMasks, ImageMasks, paste_masks
@@ -17,12 +20,9 @@ from mmort.predict.engines.openvino import OpenVinoNetwork
 from mmort.predict.engines.ray import predict_on_ray
 from mmort.predict.fixed_size import FixedSizeWarning
 from mmort.predict.image_files import LeftOutWarning, list_images
-from mmort.predict.mask_format import MaskFormat
 from mmort.predict.output import AnnotatedImages, Record, to_line
-from mmort.predict.padding import Padding
 from mmort.predict.predicting import Outcome, PredictOptions, PredictResult, predict
 from mmort.predict.predictor import Predictor
-from mmort.predict.preprocessing import Prepared, Preprocessing
 from mmort.predict.windows import Windows, predict_windows
 
 __all__ = [

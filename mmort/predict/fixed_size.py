@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mmort.predict.preprocessing import Preprocessing
+from mmort.contract.preprocessing import Preprocessing
 
 MAX_PADDED_PIXELS = 2**26
 """Of a padded batch, 800 MB: a small file may state any sizes."""

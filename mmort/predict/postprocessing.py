@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmort.contract.mask_format import MaskFormat, covered_area
+from mmort.contract.preprocessing import Prepared
 from mmort.detections.detections import Detections
 from mmort.detections.masks import ImageMasks, Masks
 from mmort.detections.panoptic import INSTANCE_OFFSET, PanopticFormat, PanopticMap, SegmentIds
-from mmort.predict.mask_format import MaskFormat, covered_area
-from mmort.predict.preprocessing import Prepared
 
 
 @dataclass(frozen=True)
@@ -148,24 +148,3 @@ def _usable(dets: NDArray[np.float32], labels: NDArray[np.int64], score_threshol
             stacklevel=3,
         )
     return np.flatnonzero(used & finite)
-
-
-def check_outputs(outputs: Sequence[NDArray[Any]], number: int) -> None:
-    """Refuse outputs that are not detections."""
-    shapes = [output.shape for output in outputs]
-    if len(shapes) == 3 and len(shapes[2]) == 3:
-        keypoints = shapes.pop()
-        if keypoints[:2] != shapes[1] or keypoints[2] % 3 or not keypoints[2]:
-            raise ValueError(f"the model's keypoints must be {(*shapes[1], '3 P')}, got {keypoints}")
-    ranks = zip(shapes, (3, 2, 4), strict=False)
-    if (
-        len(shapes) not in (2, 3, 4)
-        or any(len(shape) != rank or shape[:2] != shapes[1] for shape, rank in ranks)
-        or any(len(shape) != 4 or shape[0] != number for shape in shapes[3:])
-        or shapes[0][0] != number
-        or shapes[0][2] not in (5, 6)
-    ):
-        raise ValueError(
-            f"the model's outputs must be ({number}, K, 5 or 6), ({number}, K) and perhaps ({number}, K, h, w) and "
-            f"({number}, S, h, w), got {shapes}"
-        )

@@ -17,14 +17,14 @@ import numpy as np
 
 from mmort._kernels import as_integer
 from mmort.configs.captions import Prompt, Texts
+from mmort.contract import DETECTION, Prepared, Preprocessing
 from mmort.detections.detections import Detections
 from mmort.images import Image, decode_image
 from mmort.predict.engines.onnxruntime import ADVICE_WITH_CONFIG, DetectorFile, Network, OnnxNetwork
 from mmort.predict.engines.openvino import OpenVinoNetwork
 from mmort.predict.fixed_size import FixedSizeWarning, effect, fit
 from mmort.predict.image_files import is_pattern, list_images
-from mmort.predict.postprocessing import Postprocessing, check_outputs
-from mmort.predict.preprocessing import Prepared, Preprocessing
+from mmort.predict.postprocessing import Postprocessing
 from mmort.predict.reading import Chunk, Reader
 from mmort.predict.video import is_video
 
@@ -329,7 +329,7 @@ class Predictor:
             if input.shape[2:] != batch.shape[2:]:
                 self._warn_of_padding(batch.shape[2:], input.shape[2:])
             outputs = self.network(input, img_shape)
-            check_outputs(outputs, len(input))
+            DETECTION.check_arrays(outputs, len(input))
             for index, image in enumerate(chunk):
                 rows = [output[index] for output in outputs]
                 detections.append(self._postprocessing(image, input.shape[2:], rows, self.network.mask_format))

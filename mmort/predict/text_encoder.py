@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,14 +14,8 @@ from numpy.typing import NDArray
 from mmort.configs.captions import Prompt
 from mmort.configs.schema import read_entries
 from mmort.configs.tokens import REQUIRED, BertInput, TextLimits, Tokenizer, TokenizerEntries, bert_inputs
-
-INPUTS = "text", "text_positions", "text_shares"
-"""The inputs of a detector's file that words become."""
-
-
-def path_of_encoder(detector: str | os.PathLike[str]) -> Path:
-    """Return the path of the text encoder's file that belongs to a detector's."""
-    return Path(detector).with_suffix(".texts.onnx")
+from mmort.contract.tasks import TEXT_INPUTS
+from mmort.contract.texts import DIGEST, INPUTS, OUTPUT, TOKENIZER
 
 
 @dataclass(frozen=True)
@@ -63,12 +56,12 @@ class TextEncoder:
     def __init__(self, path: Path, session: Any, digest: str) -> None:
         self._session = session
         metadata = self._session.get_modelmeta().custom_metadata_map
-        if metadata.get("digest") != digest:
+        if metadata.get(DIGEST) != digest:
             raise ValueError(
                 f"{path}: the text encoder of another detector; copy the one that was exported with this one"
             )
         try:
-            tokenizer = json.loads(metadata["tokenizer"])
+            tokenizer = json.loads(metadata[TOKENIZER])
             self._limits = read_entries("limits", TextLimits, tokenizer["limits"])
             self._tokenizer = _tokenizer(tokenizer["vocabulary"], tokenizer["settings"])
         except KeyError as error:
@@ -88,9 +81,10 @@ class TextEncoder:
 
     def _words(self, input: BertInput) -> Words:
         """Return the words of a caption."""
-        (text,) = self._session.run(["text"], {"ids": input.ids, "positions": input.positions})
+        ids, positions = INPUTS
+        (text,) = self._session.run([OUTPUT], {ids: input.ids, positions: input.positions})
         shares = input.tokens.shares.astype(np.float32)
-        return Words(shares.shape[1], dict(zip(INPUTS, (text, input.positions, shares), strict=True)))
+        return Words(shares.shape[1], dict(zip(TEXT_INPUTS, (text, input.positions, shares), strict=True)))
 
 
 def _tokenizer(vocabulary: Any, settings: Any) -> Tokenizer:

@@ -13,6 +13,7 @@ from typing import Any
 import onnx
 import torch
 
+from mmort.contract import Metadata
 from mmort.detect import build
 from mmort.detect.export import ExportOptions
 from mmort.detect.export.head_outputs import names_of
@@ -102,7 +103,9 @@ class SmallExport:
         preprocessing = Preprocessing.from_config(config)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FixedSizeWarning)  # of upright images, which are not used
-            self._export = _Export(self.detector, preprocessing, {}, options, Steps(lambda line: None), (image, image))
+            self._export = _Export(
+                self.detector, preprocessing, Metadata(), options, Steps(lambda line: None), (image, image)
+            )
         self.inputs = [self._export.args, *self._export.checks]
 
     def write(self) -> Report:

@@ -103,6 +103,7 @@ def test_metadata_describes_the_file(mask_rcnn, session):
     assert json.loads(metadata["thresholds"])["rcnn"]["max_per_img"] == 30
     assert json.loads(metadata["classes"]) == [*map(str, range(10))]
     assert (metadata["family"], metadata["mmort_version"]) == ("Mask R-CNN", mmort.__version__)
+    assert json.loads(metadata["mmort_contract"]) == {"version": 1, "task": "detection"}
     onnx.checker.check_model(str(mask_rcnn[0][2]))
 
 

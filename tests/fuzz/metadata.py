@@ -13,10 +13,11 @@ from typing import Any
 import cv2
 import numpy as np
 
+from mmort.contract.checks import MAX_TEXT
+from mmort.contract.metadata import Metadata, read_metadata
+from mmort.contract.padding import Padding
 from mmort.detections.panoptic import PanopticFormat
 from mmort.predict import MaskFormat, Predictor, Preprocessing
-from mmort.predict.metadata import MAX_TEXT, Metadata, read_metadata
-from mmort.predict.padding import Padding
 from tests.fuzz import json_values
 from tests.fuzz.children import Fuzzer, main
 

@@ -11,9 +11,9 @@ from torch.nn import functional
 
 import mmort
 import mmort.onnx
+from mmort.contract.padding import Padding
 from mmort.predict import Preprocessing, write_image
 from mmort.predict.fixed_size import FixedSizeWarning
-from mmort.predict.padding import Padding
 from tests import old_export
 from tests.cli.running import refused, run
 from tests.onnx.foreign import CLASSES, HEIGHT, WIDTH, ultralytics, write

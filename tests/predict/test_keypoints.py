@@ -48,7 +48,7 @@ def test_outputs_that_are_no_keypoints(shape):
     outputs = [*network(np.zeros((1, 3, 8, 8), np.float32), None)[:2], np.zeros(shape, np.float32)]
     predictor = mmort.Predictor(lambda *_: outputs, preprocessing=Preprocessing(), score_threshold=0)
     predictor.network.input_shape, predictor.network.mask_format = (None, None, None), None
-    with pytest.raises(ValueError, match=r"keypoints must be \(1, 1, '3 P'\), got"):
+    with pytest.raises(ValueError, match=r"keypoints must be \(1, 1, 3 P\), got"):
         predictor(np.zeros((8, 8, 3), np.uint8))
 
 

@@ -135,11 +135,11 @@ def test_wrong_settings(tmp_path):
     [
         (
             {"names": ("cls_score_0", "bbox_pred_0")},
-            "are cls_score_0, bbox_pred_0 instead of dets, labels",
+            "are cls_score_0, bbox_pred_0 instead of dets, labels and perhaps masks, semantic, ",
         ),
-        ({"shape": ("N", 1, "H", "W")}, r"takes one input, float \[N, 3, H, W\], but this model takes image"),
+        ({"shape": ("N", 1, "H", "W")}, r"takes one input, float32 \[N, 3, H, W\], but this model takes image"),
         ({"shape": ("N", 3, "H")}, "takes one input"),
-        ({"more": [oh.make_tensor_value_info("scale", 1, [4])]}, r"image tensor\(float\) .*, scale tensor\(float\)"),
+        ({"more": [oh.make_tensor_value_info("scale", 1, [4])]}, r"image float32 .*, scale float32 "),
     ],
 )
 def test_other_models(tmp_path, arguments, message):

@@ -249,15 +249,24 @@ def test_labels_without_a_name():
 
 
 @pytest.mark.parametrize(
-    "shapes",
-    [[(1, 4, 5)], [(1, 4, 7), (1, 4)], [(4, 5), (4,)], [(1, 4, 5), (1, 3)], [(2, 4, 5), (2, 4)], [(1, 4, 5)] * 4],
+    ("shapes", "message"),
+    [
+        ([(1, 4, 5)], r"outputs must be dets \(1, K, 5 or 6\), labels \(1, K\), or with masks \(1, K, h, w\), or"),
+        (
+            [(4, 5), (4,)],
+            r", semantic \(1, S, h, w\), or with keypoints \(1, K, 3 P\), got \[\(4, 5\)",
+        ),
+        ([(1, 4, 5)] * 4, "outputs must be dets"),
+        ([(1, 4, 7), (1, 4)], r"dets must be \(1, K, 5 or 6\), got \(1, 4, 7\)"),
+        ([(1, 4, 5), (1, 3)], r"labels must be \(1, 4\), got \(1, 3\)"),
+        ([(2, 4, 5), (2, 4)], r"dets must be \(1, K, 5 or 6\), got \(2, 4, 5\)"),
+        ([(1, 4, 5), (1, 4), (1, 3, 7, 7)], r"masks must be \(1, 4, h, w\), got \(1, 3, 7, 7\)"),
+        ([(1, 4, 5), (1, 4), (1, 4, 7, 7), (2, 1, 5, 5)], r"semantic must be \(1, S, h, w\), got \(2, 1, 5, 5\)"),
+    ],
 )
-def test_outputs_of_other_shapes(shapes):
+def test_outputs_of_other_shapes(shapes, message):
     network = Network(lambda *_: [np.zeros(shape, np.float32) for shape in shapes])
-    with pytest.raises(
-        ValueError,
-        match=r"outputs must be \(1, K, 5 or 6\), \(1, K\) and perhaps \(1, K, h, w\) and \(1, S, h, w\), got",
-    ):
+    with pytest.raises(ValueError, match=message):
         predictor(network)(picture(1))
 
 

@@ -52,7 +52,8 @@ def export(
     * Outputs: ``dets`` (N, K, 5): x1, y1, x2, y2 in pixels of ``input``, and score; ``labels`` (N, K) of int64; and, if
       the detector has masks, ``masks`` (N, K, h, w).  Unused rows are 0 with label -1.
     * Metadata: ``family``, ``classes``, ``preprocessing``, ``thresholds`` (the config's ``test_cfg``), ``masks``
-      (the `mmort.predict.MaskFormat`, if there are masks) and ``mmort_version``, all but the first and last as JSON.
+      (the `mmort.predict.MaskFormat`, if there are masks), ``mmort_contract`` (the version of this contract, and the
+      task) and ``mmort_version``, all but the first and last as JSON.
 
     Parameters
     ----------

@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
+from mmort.contract import Preprocessing
+from mmort.contract.padding import multiple
+from mmort.contract.tasks import IMG_SHAPE, INPUT, PROPOSALS
 from mmort.detect.detector import Detector
 from mmort.images import Image
 from mmort.onnx.verify.operator_calls import Intercepted
-from mmort.predict import Preprocessing
 from mmort.predict.fixed_size import fit
-from mmort.predict.padding import multiple
 
 DEFAULT_SHAPE = 800, 1216
 STRIDE = 32  # pixels; sides are multiples of it, and of the divisor of the preprocessing
@@ -38,13 +39,13 @@ class Examples:
     @property
     def dynamic_shapes(self) -> dict[str, Any] | None:
         """The argument of `mmort.onnx.export`."""
-        shapes: dict[str, Any] = {"input": {0: "batch", 2: "height", 3: "width"} if self.dynamic else None}
+        shapes: dict[str, Any] = {INPUT.name: {0: "batch", 2: "height", 3: "width"} if self.dynamic else None}
         if self.with_proposals:  # images differ in their number even where they have one size
-            shapes["proposals"] = {0: "batch", 1: "proposal"} if self.dynamic else {1: "proposal"}
+            shapes[PROPOSALS.name] = {0: "batch", 1: "proposal"} if self.dynamic else {1: "proposal"}
         elif not self.dynamic:
             return None
         if self.with_shapes:
-            shapes["img_shape"] = {0: "batch"} if self.dynamic else None
+            shapes[IMG_SHAPE.name] = {0: "batch"} if self.dynamic else None
         return shapes
 
     def default_shape(self) -> tuple[int, int]:

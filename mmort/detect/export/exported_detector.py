@@ -7,6 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from mmort.contract.tasks import PANOPTIC
 from mmort.detect.detector import Detector
 from mmort.detect.export.graph_masks import paste_masks
 from mmort.detect.export.graph_panoptic import panoptic_map
@@ -16,12 +17,12 @@ class Exported(nn.Module):
     """A detector whose `img_shape` may be 0 or too large.
 
     With `pasted`, its masks are of 0 and 1 over the input.  If they are those of a panoptic segmentation, they stay as
-    they are, and there is another output, "panoptic".
+    they are, and there is another output, ``panoptic``.
 
     Attributes
     ----------
     mask_format : MaskFormat
-        What the output "masks" holds.
+        What the output ``masks`` holds.
     output_names : tuple of str
     """
 
@@ -30,7 +31,7 @@ class Exported(nn.Module):
         self.detector, self.pasted = detector, pasted
         self.mask_format, self.output_names = detector.mask_format, detector.output_names
         if pasted and detector.mask_format.panoptic is not None:
-            self.output_names = (*detector.output_names, "panoptic")
+            self.output_names = (*detector.output_names, PANOPTIC.name)
         elif pasted:
             self.mask_format = replace(detector.mask_format, area="image", threshold=0.5, stride=1, scores="output")
         self.eval()

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from mmort.contract import MaskFormat
 from mmort.detect.parts.image_masks import enlarged_from_corners
-from mmort.predict import MaskFormat
 
 
 def paste_masks(mask_format: MaskFormat, masks: Tensor, boxes: Tensor, height: int, width: int) -> Tensor:

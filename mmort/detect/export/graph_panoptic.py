@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from mmort.contract import MaskFormat
 from mmort.detect.export.graph_masks import paste_masks
+from mmort.detections import PanopticFormat
 from mmort.detections.panoptic import INSTANCE_OFFSET
-from mmort.predict import MaskFormat, PanopticFormat
 
 CHUNK = 10
 """Masks that are enlarged at the same time, for less memory."""

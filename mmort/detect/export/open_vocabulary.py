@@ -17,6 +17,8 @@ from torch import Tensor
 import mmort
 from mmort.configs.captions import Prompt
 from mmort.configs.tokens import BertInput, bert_inputs
+from mmort.contract.tasks import TEXT, TEXT_POSITIONS, TEXT_SHARES
+from mmort.contract.texts import INPUTS, OUTPUT, EncoderFile, encoder_entries, path_of_encoder
 from mmort.detect.detector import Detector
 from mmort.detect.export.options import ExportOptions
 from mmort.detect.export.progress import muted
@@ -24,7 +26,6 @@ from mmort.onnx.export.draft import Draft
 from mmort.onnx.export.exporters import remove_traces
 from mmort.onnx.export.options import Options
 from mmort.onnx.graph import inspection
-from mmort.predict.text_encoder import path_of_encoder
 
 EXAMPLES = "cat . red light", "dog", "man . two dogs . cat . 6"
 """Of several numbers of tokens and names: what files are traced with, and compared with torch for."""
@@ -61,26 +62,26 @@ class OpenVocabulary:
         digest = hashlib.sha256(json.dumps(tokenizer).encode())
         for tensor in self.encoder.state_dict().values():
             digest.update(tensor.contiguous().numpy())
-        self._metadata = {
-            "tokenizer": json.dumps(tokenizer, ensure_ascii=False),
-            "digest": digest.hexdigest(),
-            "mmort_version": mmort.__version__,
-        }
+        self._digest = digest.hexdigest()
+        self._entries = encoder_entries(json.dumps(tokenizer, ensure_ascii=False), self._digest, mmort.__version__)
 
     def shapes(self) -> dict[str, dict[int, str]]:
         """Return the dynamic shapes of the inputs."""
         if self.encoder.limits.pad_to_max:
-            return {"text_shares": {0: "token", 1: "name"}}
-        return {"text": {1: "token"}, "text_positions": {1: "token"}, "text_shares": {0: "token", 1: "name"}}
+            return {TEXT_SHARES.name: {0: "token", 1: "name"}}
+        return {
+            TEXT.name: {1: "token"},
+            TEXT_POSITIONS.name: {1: "token"},
+            TEXT_SHARES.name: {0: "token", 1: "name"},
+        }
 
     def insert(self, args: Sequence[Tensor], example: int) -> tuple[Tensor, ...]:
         """Return the arguments of a detector with the words of an example, before ``img_shape``."""
         return *args[:-1], *self._texts[example % len(EXAMPLES)], args[-1]
 
-    def metadata(self, output_file: Path) -> dict[str, str]:
-        """Return what the detector's file states."""
-        texts = {"encoder": path_of_encoder(output_file).name, "digest": self._metadata["digest"]}
-        return {"texts": json.dumps(texts)}
+    def encoder_file(self, output_file: Path) -> EncoderFile:
+        """Return what the detector's file states of the text encoder's."""
+        return EncoderFile(path_of_encoder(output_file).name, self._digest)
 
     @contextmanager
     def written(self, output_file: Path, options: ExportOptions, begin: Callable[[str], None]) -> Iterator[None]:
@@ -88,12 +89,12 @@ class OpenVocabulary:
         path = path_of_encoder(output_file)
         inputs = map(self._input, EXAMPLES)
         args = [(torch.from_numpy(input.ids), torch.from_numpy(input.positions)) for input in inputs]
-        dynamic = None if self.encoder.limits.pad_to_max else {"ids": {1: "token"}, "positions": {1: "token"}}
+        dynamic = None if self.encoder.limits.pad_to_max else {name: {1: "token"} for name in INPUTS}
         settings = Options(
             dynamic_shapes=dynamic,
             check_sizes=args[1:],
             opset_version=options.opset_version,
-            output_names=["text"],
+            output_names=[OUTPUT],
             simplify=options.simplify,
             exporter=options.exporter,
         )
@@ -102,7 +103,7 @@ class OpenVocabulary:
             with muted():
                 draft.trace()
             model = draft.artifact.model
-            onnx.helper.set_model_props(model, self._metadata)
+            onnx.helper.set_model_props(model, self._entries)
             remove_traces(model)
             model.ir_version = inspection.needed_format(model)
             begin("comparing the text encoder with torch")

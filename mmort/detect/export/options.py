@@ -12,9 +12,9 @@ from typing import Any
 from mmort._files.inputs import refuse_address, require_regular
 from mmort._files.outputs import require_onnx_output
 from mmort.configs.captions import Texts
+from mmort.contract import path_of_encoder
 from mmort.onnx.portable.forms import Form
 from mmort.ort.sessions import require_model_name
-from mmort.predict.text_encoder import path_of_encoder
 
 MIN_OPSET = 11
 MIN_DYNAMO_OPSET = 18  # torch's older exporter makes lower ones

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from collections.abc import Callable, Mapping
@@ -11,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-import onnx.helper
 
 import mmort
+from mmort import contract
 from mmort.configs import parse_options, read_config
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.overrides import refuse_unread
 from mmort.configs.schema import Config
+from mmort.contract import Preprocessing, path_of_encoder
+from mmort.contract.tasks import IMG_SHAPE, MASKS
 from mmort.detect.detector import Detector
 from mmort.detect.export import head_outputs, show
 from mmort.detect.export.examples import Examples, sufficient_shape
@@ -36,9 +37,8 @@ from mmort.onnx.export.options import Options
 from mmort.onnx.graph import inspection
 from mmort.onnx.graph.optional_inputs import make_optional
 from mmort.onnx.verify.values import index_of_smallest
-from mmort.predict import FixedSizeWarning, Predictor, Preprocessing, read_image
+from mmort.predict import FixedSizeWarning, Predictor, read_image
 from mmort.predict.fixed_size import mismatch
-from mmort.predict.text_encoder import path_of_encoder
 
 DEFAULT_IMAGE = Path(mmort.__file__).parent / "demo" / "digits" / "images" / "digits_05.png"
 
@@ -113,16 +113,16 @@ def _write(
     return _Export(detector, network.preprocessing, metadata, options, steps, images).write(output_file)
 
 
-def _metadata(detector: Detector, preprocessing: Preprocessing, thresholds: dict[str, Any]) -> dict[str, str]:
+def _metadata(detector: Detector, preprocessing: Preprocessing, thresholds: dict[str, Any]) -> contract.Metadata:
     """Return the metadata of a detector's file."""
-    entries = {
-        "family": detector.family,
-        "classes": json.dumps(detector.classes),
-        "preprocessing": json.dumps(preprocessing.to_dict()),
-        "thresholds": json.dumps(thresholds),
-        "mmort_version": mmort.__version__,
-    }
-    return entries if detector.angle_version is None else entries | {"angle_version": detector.angle_version}
+    return contract.Metadata(
+        family=detector.family,
+        classes=detector.classes,
+        preprocessing=preprocessing,
+        thresholds=thresholds,
+        angle_version=detector.angle_version,
+        mmort_version=mmort.__version__,
+    )
 
 
 class _Export:
@@ -132,7 +132,7 @@ class _Export:
         self,
         detector: Detector,
         preprocessing: Preprocessing,
-        metadata: dict[str, str],
+        metadata: contract.Metadata,
         options: ExportOptions,
         steps: Steps,
         images: tuple[Image, Image],
@@ -194,7 +194,7 @@ class _Export:
         if self.vocabulary is None:
             report = self._accepted(output_file, settings)
         else:
-            self.metadata |= self.vocabulary.metadata(output_file)
+            self.metadata = replace(self.metadata, texts=self.vocabulary.encoder_file(output_file))
             with self.vocabulary.written(output_file, options, self.steps.begin):
                 report = self._accepted(output_file, settings)
         self.steps.end()
@@ -265,11 +265,13 @@ class _Export:
         """Give the model its optional input and its metadata, which is the last step before the comparison."""
         if not self.options.skip_postprocess:
             head_outputs.hide(model)
-            make_optional(model, "img_shape", portable=bool(self.options.portable))
-        metadata = dict(self.metadata)
-        if isinstance(self.module, Exported) and "masks" in self.detector.output_names:
-            metadata["masks"] = json.dumps(self.module.mask_format.to_dict())
-        onnx.helper.set_model_props(model, metadata)
+            make_optional(model, IMG_SHAPE.name, portable=bool(self.options.portable))
+        metadata = self.metadata
+        if isinstance(self.module, Exported) and MASKS.name in self.detector.output_names:
+            metadata = replace(metadata, mask_format=self.module.mask_format)
+        contract.write(model, metadata)
+        if not self.options.skip_postprocess:
+            contract.check("export", model)
         exporters.remove_traces(model)
         model.ir_version = inspection.needed_format(model)  # so that older ONNX Runtimes load it
 

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
+from mmort.contract import Preprocessing
+from mmort.contract.pipeline_settings import settings_of
 from mmort.detect.entries import Parts
 from mmort.detect.parts.positions import image_cells
 from mmort.detect.parts.queries import QueryDetector
-from mmort.predict import Preprocessing
-from mmort.predict.pipeline_settings import settings_of
 
 
 class SingleMapDetector(QueryDetector):

@@ -12,13 +12,14 @@ from torch.nn import functional
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
+from mmort.contract import WITH_MASKS, MaskFormat
 from mmort.detect.detector import Detector, ModelEntries
 from mmort.detect.entries import Parts, Schema, at_least, default, nested, only, training_only
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.image_masks import mask_boxes, of_rows
 from mmort.detect.parts.positions import SinePositionalEncoding
 from mmort.detect.parts.transformer import DecoderEntries, EncoderEntries
-from mmort.predict import MaskFormat, PanopticFormat
+from mmort.detections import PanopticFormat
 
 MASK_STRIDE = 4
 POSITIONS: Config = {"num_feats": 128, "normalize": True}
@@ -193,7 +194,7 @@ class MaskQueryDetector(Detector):
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)
-        self.output_names = ("dets", "labels", "masks")
+        self.output_names = WITH_MASKS
         self.mask_format = MaskFormat(
             "image",
             0.0,

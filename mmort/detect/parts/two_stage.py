@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
+from mmort.contract import WITH_MASKS, MaskFormat
 from mmort.detect.detector import Detector, ModelEntries, level_names
 from mmort.detect.entries import Parts, Schema, nested, require
 from mmort.detect.parts.boxes import image_limits, regions
 from mmort.detect.parts.heads.rpn_head import ProposalHead
 from mmort.detect.parts.test_cfg import RCNNEntries
-from mmort.predict import MaskFormat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +145,7 @@ class TwoStageDetector(Detector):
         self.roi_head: RoIHead = parts.construct("roi_head", self.head, roi_head)
         if self.roi_head.with_mask:
             self.family = self.family if self.takes_proposals else self.family_with_masks
-            self.output_names = ("dets", "labels", "masks")
+            self.output_names = WITH_MASKS
             self.mask_format = MaskFormat(threshold=self.roi_head.test_cfg.mask_thr_binary)
 
     @property

@@ -12,6 +12,7 @@ import onnx
 import onnx.helper
 from numpy.typing import NDArray
 
+from mmort.contract.tasks import DETS, IMG_SHAPE, KEYPOINTS, LABELS, MASKS
 from mmort.onnx.adopt.layout import Columns, Layout
 from mmort.onnx.adopt.recognize import ForeignFile, Tensor
 from mmort.onnx.graph import inspection, structure
@@ -19,13 +20,15 @@ from mmort.onnx.graph.builder import BOOL, END, FLOAT, INT64, FunctionBuilder, V
 
 MIN_OPSET = 11
 
-_OUTPUTS = {
-    "dets": (FLOAT, ("detections", 5)),
-    "labels": (INT64, ("detections",)),
-    "masks": (FLOAT, ("detections", "mask_height", "mask_width")),
-    "keypoints": (FLOAT, ("detections", "keypoint_columns")),
+_SIZES = {
+    DETS: ("detections", 5),
+    LABELS: ("detections",),
+    MASKS: ("detections", "mask_height", "mask_width"),
+    KEYPOINTS: ("detections", "keypoint_columns"),
 }
-"""The element type of each output, and its sizes after that of the batch."""
+"""The sizes of each output after that of the batch."""
+
+_TYPES = {"float32": FLOAT, "int64": INT64}
 
 
 MAX_ROTATED = 1500
@@ -64,7 +67,7 @@ def append_decoder(model: onnx.ModelProto, layout: Layout, file: ForeignFile) ->
         raise ValueError(
             f"adopt: the file's opset must be {MIN_OPSET} or higher, got {opset}; onnx.version_converter raises it"
         )
-    original = {name: f"mmort/adopt/original_{name}" for name in _OUTPUTS}
+    original = {name: f"mmort/adopt/original_{name}" for name in (tensor.name for tensor in _SIZES)}
     structure.rename(graph, original)
     input = next(value for value in graph.input if value.name == file.image.name)
     op = _Nodes(opset)
@@ -84,11 +87,11 @@ def append_decoder(model: onnx.ModelProto, layout: Layout, file: ForeignFile) ->
     batch = input.type.tensor_type.shape.dim[0]
     size = batch.dim_value or batch.dim_param or "batch"
     del graph.output[:]
-    for name in results:
-        element_type, sizes = _OUTPUTS[name]
-        if name == "dets" and layout.angle is not None:
-            sizes = ("detections", 6)
-        graph.output.append(onnx.helper.make_tensor_value_info(name, element_type, [size, *sizes]))
+    for tensor, sizes in _SIZES.items():
+        if tensor.name in results:
+            known = ("detections", 6) if tensor == DETS and layout.angle is not None else sizes
+            formal = onnx.helper.make_tensor_value_info(tensor.name, _TYPES[tensor.dtype], [size, *known])
+            graph.output.append(formal)
 
 
 def _add_batch(graph: onnx.GraphProto, input: onnx.ValueInfoProto, op: _Nodes) -> None:
@@ -101,13 +104,13 @@ def _add_batch(graph: onnx.GraphProto, input: onnx.ValueInfoProto, op: _Nodes) -
 
 def _replace_pixel_mask(graph: onnx.GraphProto, input: onnx.ValueInfoProto, mask: Tensor, op: _Nodes) -> Value:
     """Compute the mask of the images' pixels, (N, H, W), from heights and widths (N, 2), an input instead of it."""
-    names = {name: f"mmort/adopt/original_{name}" for name in ("img_shape", mask.name)}
+    names = {name: f"mmort/adopt/original_{name}" for name in (IMG_SHAPE.name, mask.name)}
     structure.rename(graph, names)
     index = next(index for index, value in enumerate(graph.input) if value.name == mask.name)
     number = input.type.tensor_type.shape.dim[0]
     sizes = [number.dim_value or number.dim_param or None, 2]
-    graph.input[index].CopyFrom(onnx.helper.make_tensor_value_info("img_shape", INT64, sizes))
-    img_shape, shape = Value(op, "img_shape"), op.Shape(Value(op, input.name))
+    graph.input[index].CopyFrom(onnx.helper.make_tensor_value_info(IMG_SHAPE.name, INT64, sizes))
+    img_shape, shape = Value(op, IMG_SHAPE.name), op.Shape(Value(op, input.name))
 
     def inside(axis: int, form: list[int]) -> Value:
         """Return which rows or columns the images have, in the form of a mask."""
@@ -180,11 +183,12 @@ class _Decoder:
         else:
             chosen = op.GatherElements(labels, indices, axis=1)
         dets = op.Concat(self._rows(boxes, indices), op.Reshape(best, [0, -1, 1]), axis=2)
-        results = {"dets": dets, "labels": op.Where(best > np.float32(layout.score_threshold), chosen, np.array(-1))}
+        is_used = best > np.float32(layout.score_threshold)
+        results = {DETS.name: dets, LABELS.name: op.Where(is_used, chosen, np.array(-1))}
         if layout.keypoints is not None:
-            results["keypoints"] = self._keypoints(indices)
+            results[KEYPOINTS.name] = self._keypoints(indices)
         if layout.masks is not None:
-            results["masks"] = self._masks(indices) if layout.prototypes is None else self._products(indices)
+            results[MASKS.name] = self._masks(indices) if layout.prototypes is None else self._products(indices)
         return results
 
     def _rows(self, values: Value, indices: Value) -> Value:

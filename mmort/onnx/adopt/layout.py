@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from mmort.configs.schema import Config, Schema, at_least, read_entries, suggested
-from mmort.predict.mask_format import MaskFormat
-from mmort.predict.metadata import read_mask_format, read_preprocessing
-from mmort.predict.preprocessing import Preprocessing
+from mmort.contract.mask_format import MaskFormat
+from mmort.contract.metadata import read_mask_format, read_preprocessing
+from mmort.contract.preprocessing import Preprocessing
 
 _CHOICES = {
     "box_format": ("xyxy", "xywh", "cxcywh", "ltrb"),
@@ -234,15 +233,14 @@ class Layout(Schema):
         """Return the columns that an entry names in each of its outputs, whose rows follow each other."""
         return [Columns.parse(entry, text) for text in getattr(self, entry).split(_JOIN)]
 
-    def to_json(self) -> str:
+    def to_dict(self) -> dict[str, Any]:
         """Return the entries that are not defaults, without those that the file's metadata has under its own names."""
-        entries = {
+        return {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
             if field.name not in ("classes", "preprocessing", "mask_format")
             and getattr(self, field.name) != field.default
         }
-        return json.dumps(entries)
 
 
 def merged(entries: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:

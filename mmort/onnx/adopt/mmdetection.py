@@ -9,13 +9,14 @@ from typing import Any
 
 from mmort.configs import read_config
 from mmort.configs.layout import DetectorConfig
+from mmort.contract.mask_format import covered_area
+from mmort.contract.metadata import read_preprocessing
+from mmort.contract.preprocessing import Preprocessing
+from mmort.contract.tasks import DETS, LABELS, MASKS
 from mmort.onnx.adopt.layout import Layout, merged
 from mmort.onnx.adopt.recognize import Entries, ForeignFile
 from mmort.onnx.adopt.trial import check_classes, run_trial
 from mmort.predict.engines.onnxruntime import OnnxNetwork
-from mmort.predict.mask_format import covered_area
-from mmort.predict.metadata import read_preprocessing
-from mmort.predict.preprocessing import Preprocessing
 
 EXPORTER = "MMDetection or MMDeploy"
 
@@ -25,8 +26,8 @@ _SETTABLE = ("classes", "preprocessing")
 
 def has_detections(file: ForeignFile) -> bool:
     """Return whether a file has the outputs ``dets`` and ``labels`` of MMDetection, rather than RF-DETR's."""
-    dets, labels = file.outputs.get("dets"), file.outputs.get("labels")
-    return dets is not None and labels is not None and len(dets.shape or ()) == 3 and len(labels.shape or ()) == 2
+    outputs = ((tensor, file.outputs.get(tensor.name)) for tensor in (DETS, LABELS))
+    return all(output is not None and len(output.shape or ()) == len(tensor.sizes) for tensor, output in outputs)
 
 
 def read_layout(path: str | os.PathLike[str], config: Path | None, entries: Mapping[str, Any]) -> Layout:
@@ -58,12 +59,13 @@ def read_layout(path: str | os.PathLike[str], config: Path | None, entries: Mapp
         )
     trial = run_trial(OnnxNetwork(path), read_preprocessing(stated["preprocessing"]), pads=True)
     dets, labels, *masks = trial.outputs
-    columns = {"boxes": "dets[:4]", "box_format": "xyxy", "scores": "dets[4]", "labels": "labels"}
+    name = DETS.name
+    columns = {"boxes": f"{name}[:4]", "box_format": "xyxy", "scores": f"{name}[4]", "labels": LABELS.name}
     if dets.shape[1] == 6:
-        columns |= {"box_format": "cxcywh", "angle": "dets[4]", "scores": "dets[5]"}
+        columns |= {"box_format": "cxcywh", "angle": f"{name}[4]", "scores": f"{name}[5]"}
     if masks:
         area = covered_area(masks[0].shape[1:], trial.canvas)
-        stated |= {"masks": "masks", "mask_format": {"area": area}}
+        stated |= {"masks": MASKS.name, "mask_format": {"area": area}}
     layout = Layout.read(columns | stated)
     check_classes(labels, layout)
     return layout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -11,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnx.helper
 from numpy.typing import NDArray
 
 import mmort
+from mmort.contract import Metadata, write
+from mmort.contract.metadata import is_complete
 from mmort.onnx.adopt import mmdetection
 from mmort.onnx.adopt.decode import append_decoder
 from mmort.onnx.adopt.layout import OUTPUT_ENTRIES, Layout, merged
@@ -108,7 +108,7 @@ def _adopted(path: files.PathLike, layout: Layout, file: ForeignFile) -> onnx.Mo
 def _foreign_file(path: files.PathLike, config: Path | None) -> ForeignFile:
     """Return what recognizers look at."""
     facts = describe(path)
-    if {"classes", "preprocessing", "mmort_version"} <= set(facts["metadata"]):
+    if is_complete(facts["metadata"]):
         raise ValueError(f"adopt: {path} is a file of mmort already, which mmort predict runs")
     masks = [tensor for tensor in map(_tensor, facts["inputs"]) if tensor.name == PIXEL_MASK]
     images = [tensor for tensor in map(_tensor, facts["inputs"]) if tensor.name != PIXEL_MASK]
@@ -161,13 +161,11 @@ def _results(path: files.PathLike, image: Tensor, mask: Tensor | None) -> dict[s
 
 def _write_metadata(model: onnx.ModelProto, layout: Layout) -> None:
     """Add mmort's metadata to what the exporter wrote."""
-    entries = {entry.key: entry.value for entry in model.metadata_props} | {
-        "preprocessing": json.dumps(layout.prepare.to_dict()),
-        "layout": layout.to_json(),
-        "mmort_version": mmort.__version__,
-    }
-    if layout.classes is not None:
-        entries["classes"] = json.dumps(layout.classes)
-    if layout.format_of_masks is not None:
-        entries["masks"] = json.dumps(layout.format_of_masks.to_dict())
-    onnx.helper.set_model_props(model, entries)
+    metadata = Metadata(
+        classes=None if layout.classes is None else tuple(layout.classes),
+        preprocessing=layout.prepare,
+        mask_format=layout.format_of_masks,
+        layout=layout.to_dict(),
+        mmort_version=mmort.__version__,
+    )
+    write(model, metadata)

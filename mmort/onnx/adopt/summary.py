@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mmort.contract.preprocessing import Preprocessing
 from mmort.onnx.adopt.layout import Layout
-from mmort.predict.preprocessing import Preprocessing
 from mmort.tables import lay_out
 
 _MAX_NAMES = 5

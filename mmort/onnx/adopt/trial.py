@@ -7,13 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mmort.contract import DETECTION, Preprocessing
 from mmort.detections.boxes import bounding_boxes
 from mmort.onnx.adopt.layout import Layout
 from mmort.onnx.verify.sessions import refusals
 from mmort.predict.engines.onnxruntime import OnnxNetwork
 from mmort.predict.fixed_size import fit
-from mmort.predict.postprocessing import check_outputs
-from mmort.predict.preprocessing import Preprocessing
 
 NOISE = 480, 640
 """Height and width of the image of noise that a file is tried with."""
@@ -47,7 +46,7 @@ def run_trial(network: OnnxNetwork, prepare: Preprocessing, *, pads: bool) -> Tr
     batch, img_shape = fit(*prepare.batch([prepared]), network.input_shape)
     with refusals("adopt: the adopted file does not run"):
         outputs = network(batch, img_shape)
-    check_outputs(outputs, len(batch))
+    DETECTION.check_arrays(outputs, len(batch))
     return Trial([output[0] for output in outputs], (batch.shape[2], batch.shape[3]))
 
 

@@ -21,6 +21,7 @@ import onnx
 import torch
 
 from mmort import schemas
+from mmort.contract.metadata import VERIFIED
 from mmort.onnx import op_schemas
 from mmort.onnx.artifact import Artifact
 from mmort.onnx.export import inputs
@@ -37,9 +38,6 @@ from mmort.onnx.verify.program import Program
 from mmort.onnx.verify.proof import Noisy, prove
 from mmort.onnx.verify.report import Report, Row, VerificationError
 from mmort.onnx.verify.values import Reference, Tolerances, index_of_smallest, leaves, shapes_text
-
-VERIFIED = "verified"
-"""The key of the metadata that a file has, with the value "false", if it was not compared with its model."""
 
 ALONE = ", no library"
 """What the inputs of rows of a comparison without mmort's library end with."""

@@ -13,20 +13,19 @@ from numpy.typing import NDArray
 
 import mmort
 import mmort.ort
+from mmort.contract import BOXES, DETECTION, Interface
 from mmort.detections.boxes import COLUMNS
 from mmort.onnx.quantize.integers import rounded_weights, steps
 from mmort.onnx.verify.sessions import feeds, refusals
 from mmort.ort.sessions import silent_options
 
-_OUTPUTS = ["dets", "labels"]
 _ERRORS = "mmort/errors"
 
 
 def has_detections(model: onnx.ModelProto) -> bool:
     """Return whether a model's outputs have the names and types of detections in mmort's files."""
-    types = {output.name: output.type.tensor_type.elem_type for output in model.graph.output}
-    expected = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
-    return tuple(map(types.get, _OUTPUTS)) == expected
+    dtypes = {output.name: output.dtype for output in Interface.of_model(model).outputs}
+    return all(dtypes.get(tensor.name) == tensor.dtype for tensor in DETECTION.tensors(BOXES))
 
 
 def detect(model: onnx.ModelProto, inputs: Sequence[Sequence[Any]]) -> list[list[NDArray[Any]]]:
@@ -37,7 +36,7 @@ def detect(model: onnx.ModelProto, inputs: Sequence[Sequence[Any]]) -> list[list
     ValueError
         If they have not the shapes of detections.
     """
-    results = _run(model, _OUTPUTS, inputs)
+    results = _run(model, list(BOXES), inputs)
     for dets, labels in results:
         if dets.ndim != 3 or dets.shape[2] not in COLUMNS or labels.shape != dets.shape[:2]:
             raise ValueError(

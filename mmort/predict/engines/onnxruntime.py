@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,20 +14,16 @@ from numpy.typing import NDArray
 import mmort.ort
 from mmort._files.inputs import is_checkpoint, refuse_address
 from mmort.configs.captions import Prompt
+from mmort.contract import Interface, MaskFormat, read
+from mmort.contract.tasks import IMG_SHAPE, TEXT_INPUTS
 from mmort.ops.threads import get_num_threads
 from mmort.predict.engines.io_binding import BoundSession
 from mmort.predict.engines.splitting import SplitSession, split_session
-from mmort.predict.mask_format import MaskFormat
-from mmort.predict.metadata import read_metadata
-from mmort.predict.text_encoder import INPUTS as TEXT_INPUTS
 from mmort.predict.text_encoder import TextEncoder, Words, merged
 
 MAX_THREADS = 1024
 """Of a detector, and callers at the same time; each thread takes memory, and seconds when there are too many."""
 
-
-ADVICE = "mmort adopt MODEL.onnx --output FILE.onnx lets mmort run detectors of other exporters"
-"""What helps with a file that has other inputs or outputs."""
 
 ADVICE_WITH_CONFIG = "mmort adopt MODEL.onnx --config CONFIG.py --output FILE.onnx writes it into the file"
 """What helps with a file that does not state its preprocessing, as MMDetection's and MMDeploy's do not."""
@@ -74,6 +70,7 @@ class DetectorFile:
     Attributes
     ----------
     path : str
+    contract : DetectorContract
     parallel : int
         Callers at the same time.
     input_shape : tuple
@@ -89,33 +86,33 @@ class DetectorFile:
 
     engine: str
     """The package that runs the file."""
-    _takes_img_shape: bool
 
-    def __init__(
-        self, path: str, inputs: Sequence[Any], outputs: Sequence[str], metadata: Mapping[str, str], parallel: int
-    ) -> None:
-        self.path, self.parallel = path, parallel
-        self.classes, self.preprocessing, self.mask_format, self._encoder = read_metadata(path, metadata)
-        of_texts = TEXT_INPUTS if self.takes_texts else ()
-        missing = set(of_texts) - {argument.name for argument in inputs}
-        if missing:
-            raise ValueError(f"{path}: a detector whose metadata has texts must have the input {min(missing)}")
-        images = [argument for argument in inputs if argument.name not in of_texts]
-        self._input, batch, height, width = _image_input(path, images)
-        self.input_shape = batch, height, width
-        self._outputs = _outputs(path, outputs)
+    def __init__(self, path: str, interface: Interface, parallel: int) -> None:
+        self.path, self.parallel, self.contract = path, parallel, read(path, interface)
+        if self.contract.takes_proposals:
+            raise ValueError(
+                f"{path}: this detector takes proposals (N, P, 4) besides the images, which nothing here makes; run it "
+                "in ONNX Runtime with both, as docs/mmdetection.md shows, or export it with the rpn_head that made them"
+            )
+        metadata = self.contract.metadata
+        self.classes, self.preprocessing, self.mask_format = (
+            metadata.classes,
+            metadata.preprocessing,
+            metadata.mask_format,
+        )
+        self.input_shape = self.contract.input_shape
         self.prompt: Prompt | None = None
         self._words: tuple[Words, ...] = ()
 
     @property
     def has_masks(self) -> bool:
         """Whether the file has masks."""
-        return "masks" in self._outputs
+        return self.contract.has_masks
 
     @property
     def takes_texts(self) -> bool:
         """Whether the words that the detector looks for are chosen when it runs."""
-        return self._encoder is not None
+        return self.contract.takes_texts
 
     def with_texts(self, prompt: Prompt) -> DetectorFile:
         """Return the same detector, which shares its memory with this one, for other words.
@@ -132,12 +129,13 @@ class DetectorFile:
         ImportError
             If tokenizers or onnxruntime is not installed.
         """
-        if self._encoder is None:
+        encoder = self.contract.metadata.texts
+        if encoder is None:
             raise ValueError(
                 f"{self.path}: texts must not be set: what this detector finds was fixed by its export; "
                 "mmort export --open-vocabulary makes files that take texts"
             )
-        path = Path(self.path).with_name(self._encoder.encoder)
+        path = Path(self.path).with_name(encoder.encoder)
         if not path.is_file():
             raise FileNotFoundError(
                 f"text encoder does not exist: {path}; mmort export --open-vocabulary writes it beside the detector"
@@ -146,7 +144,7 @@ class DetectorFile:
         network = object.__new__(type(self))
         network.__dict__.update(self.__dict__)
         network.prompt, network.classes = prompt, prompt.names
-        network._set_words(TextEncoder(path, session, self._encoder.digest)(prompt))
+        network._set_words(TextEncoder(path, session, encoder.digest)(prompt))
         return network
 
     def require_texts(self) -> None:
@@ -159,9 +157,9 @@ class DetectorFile:
 
     def __call__(self, input: NDArray[np.float32], img_shape: NDArray[np.int64]) -> list[NDArray[Any]]:
         """Run the file on a batch, for each chunk of the words if it takes any; see `Network`."""
-        feeds: dict[str, NDArray[Any]] = {self._input: input}
-        if self._takes_img_shape:
-            feeds["img_shape"] = img_shape
+        feeds: dict[str, NDArray[Any]] = {self.contract.image.name: input}
+        if self.contract.takes_img_shape:
+            feeds[IMG_SHAPE.name] = img_shape
         if not self.takes_texts:
             return self._run(feeds)
         self.require_texts()
@@ -234,15 +232,8 @@ class OnnxNetwork(DetectorFile):
         self._open = partial(_open, os.fspath(path), providers or ["CPUExecutionProvider"], threads)
         self.session = self._open()
         self._split: SplitSession | None = None
-        super().__init__(
-            os.fspath(path),
-            [argument for argument in self.session.get_inputs() if argument.name != "img_shape"],
-            [output.name for output in self.session.get_outputs()],
-            self.session.get_modelmeta().custom_metadata_map,
-            parallel,
-        )
-        self._bound = BoundSession(self.session, self._outputs) if io_binding else None
-        self._takes_img_shape = takes_img_shape(self.session)
+        super().__init__(os.fspath(path), Interface.of_session(self.session), parallel)
+        self._bound = BoundSession(self.session, self.contract.outputs) if io_binding else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return OnnxNetwork, self._arguments, self._chosen()
@@ -254,7 +245,7 @@ class OnnxNetwork(DetectorFile):
     def _set_words(self, words: tuple[Words, ...]) -> None:
         super()._set_words(words)
         if len(words) > 1 and self._split is None and self._bound is None:
-            self._split = split_session(self.path, TEXT_INPUTS, self._outputs, self._open)
+            self._split = split_session(self.path, TEXT_INPUTS, self.contract.outputs, self._open)
             if self._split is not None:
                 self.session = None  # its weights are in the two sessions
 
@@ -266,14 +257,8 @@ class OnnxNetwork(DetectorFile):
     def _run(self, feeds: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
         if self._bound is not None:
             return self._bound(feeds)
-        outputs: list[NDArray[Any]] = self.session.run(self._outputs, feeds)
+        outputs: list[NDArray[Any]] = self.session.run(self.contract.outputs, feeds)
         return outputs
-
-
-def takes_img_shape(session: Any) -> bool:
-    """Return whether a session takes the heights and widths of images; a weight may have the name of that input."""
-    arguments = *session.get_inputs(), *session.get_overridable_initializers()
-    return any(argument.name == "img_shape" and "int64" in argument.type for argument in arguments)
 
 
 def require_counts(**counts: int | None) -> None:
@@ -334,29 +319,3 @@ def _open(path: str, providers: Sequence[Any], threads: int | None, part: bytes 
         available = ", ".join(onnxruntime.get_available_providers())
         raise ValueError(f"provider {missing.pop()} is not available in this ONNX Runtime, which has: {available}")
     return session
-
-
-def _image_input(path: str, inputs: Sequence[Any]) -> tuple[str, int | None, int | None, int | None]:
-    """Return the name of the image input, and what its batch size, height and width are fixed to."""
-    if len(inputs) == 1 and inputs[0].type == "tensor(float)" and len(inputs[0].shape) == 4:
-        batch, channels, height, width = (size if isinstance(size, int) else None for size in inputs[0].shape)
-        if channels in (3, None):
-            return inputs[0].name, batch, height, width
-    if any(argument.name == "proposals" for argument in inputs):
-        raise ValueError(
-            f"{path}: this detector takes proposals (N, P, 4) besides the images, which nothing here makes; run it in "
-            "ONNX Runtime with both, as docs/mmdetection.md shows, or export it with the rpn_head that made them"
-        )
-    taken = ", ".join(f"{argument.name} {argument.type} {argument.shape}" for argument in inputs)
-    raise ValueError(f"{path}: a detector takes one input, float [N, 3, H, W], but this model takes {taken}; {ADVICE}")
-
-
-def _outputs(path: str, names: Sequence[str]) -> list[str]:
-    """Return the names of the detections' outputs, in the order of `Network`."""
-    known: list[str] = [name for name in ("dets", "labels", "masks", "semantic", "keypoints") if name in names]
-    if known[:2] != ["dets", "labels"]:
-        raise ValueError(
-            f"{path}: the outputs are {', '.join(names)} instead of dets, labels and perhaps masks; a file exported "
-            f"with --skip-postprocess has the network's raw outputs; {ADVICE}"
-        )
-    return known

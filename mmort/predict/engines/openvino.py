@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 import threading
 from queue import SimpleQueue
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mmort.contract import Argument, Interface
+from mmort.contract.tasks import IMG_SHAPE
 from mmort.predict.engines.onnxruntime import DetectorFile, require_counts, require_model
 
 _HINTS = {"float32": "f32", "bfloat16": "bf16"}
@@ -89,15 +91,8 @@ class OpenVinoNetwork(DetectorFile):
         require_counts(threads=threads, parallel=parallel)
         model = _standard_model(os.fspath(path))
         compiled = _compile(os.fspath(path), threads, parallel, precision)
-        arguments = [_argument(port) for port in compiled.inputs]
-        super().__init__(
-            os.fspath(path),
-            [argument for argument in arguments if argument.name != "img_shape"],
-            [output.name for output in model.graph.output],
-            {entry.key: entry.value for entry in model.metadata_props},
-            parallel,
-        )
-        self._takes_img_shape = any(argument.name == "img_shape" for argument in arguments)
+        interface = Interface.of_model(model)._replace(inputs=tuple(map(_argument, compiled.inputs)))
+        super().__init__(os.fspath(path), interface, parallel)
         self._requests: SimpleQueue[Any] = SimpleQueue()  # those that no thread uses
         for _ in range(parallel):
             self._requests.put(compiled.create_infer_request())
@@ -117,24 +112,17 @@ class OpenVinoNetwork(DetectorFile):
         request = self._requests.get()
         try:
             request.infer(feeds)
-            return [np.array(request.get_tensor(name).data) for name in self._outputs]  # its memory is used again
+            # Copies, as its memory is used again.
+            return [np.array(request.get_tensor(name).data) for name in self.contract.outputs]
         finally:
             self._requests.put(request)
 
 
-class _Argument(NamedTuple):
-    """An input, described as ONNX Runtime does."""
-
-    name: str
-    type: str
-    shape: list[int | None]
-
-
-def _argument(port: Any) -> _Argument:
-    """Describe an input of OpenVINO."""
-    sizes = [size.get_length() if size.is_static else None for size in port.get_partial_shape()]
-    kind = "float" if port.get_element_type().get_type_name() == "f32" else port.get_element_type().get_type_name()
-    return _Argument(port.get_any_name(), f"tensor({kind})", sizes)
+def _argument(port: Any) -> Argument:
+    """Return an input of OpenVINO as an `Argument`."""
+    sizes = (size.get_length() if size.is_static else None for size in port.get_partial_shape())
+    kind = port.get_element_type().get_type_name()
+    return Argument(port.get_any_name(), {"f32": "float32", "i64": "int64"}.get(kind, kind), tuple(sizes))
 
 
 def _standard_model(path: str) -> Any:
@@ -187,9 +175,9 @@ def _add_img_shape(model: Any) -> None:
     from openvino import PartialShape, opset13
 
     for node in model.get_ops():
-        if node.get_friendly_name() == "img_shape" and node.get_type_name() == "Constant":
-            parameter = opset13.parameter(PartialShape([-1, 2]), np.int64, "img_shape")
-            parameter.output(0).set_names({"img_shape"})
+        if node.get_friendly_name() == IMG_SHAPE.name and node.get_type_name() == "Constant":
+            parameter = opset13.parameter(PartialShape([-1, 2]), np.int64, IMG_SHAPE.name)
+            parameter.output(0).set_names({IMG_SHAPE.name})
             node.output(0).replace(parameter.output(0))
             model.add_parameters([parameter])
             model.validate_nodes_and_infer_types()

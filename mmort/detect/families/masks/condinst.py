@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
+from mmort.contract import WITH_MASKS, MaskFormat
 from mmort.detect.entries import PARTS, Parts, Schema, nested, part, training_only
 from mmort.detect.families.dense.fcos import FCOSHead
 from mmort.detect.parts.boxes import image_limits
@@ -26,7 +27,6 @@ from mmort.detect.parts.priors import Points
 from mmort.detect.parts.selection import indexed_detections
 from mmort.detect.parts.single_stage import DenseDetector, SingleStageModel
 from mmort.detect.parts.test_cfg import DenseEntries
-from mmort.predict import MaskFormat
 
 
 class CondInstBboxHead(FCOSHead):
@@ -166,7 +166,7 @@ class CondInst(DenseDetector):
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)
-        self.output_names = ("dets", "labels", "masks")
+        self.output_names = WITH_MASKS
         self.mask_format = MaskFormat("image", self.test_cfg.mask_thr, self.mask_head.out_stride, alignment="corners")
 
     @property

@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
+from mmort.contract import WITH_MASKS, MaskFormat
 from mmort.detect.detector import require_proportions
 from mmort.detect.entries import PARTS, Parts, default, only, training_only
 from mmort.detect.families.dense.rtmdet import RTMDetSepBNHead, level_towers
@@ -26,7 +27,6 @@ from mmort.detect.parts.layers import tower
 from mmort.detect.parts.selection import indexed_detections
 from mmort.detect.parts.single_stage import DenseDetector
 from mmort.detect.parts.test_cfg import DenseEntries
-from mmort.predict import MaskFormat
 
 
 class MaskFeatModule(nn.Module):
@@ -123,7 +123,7 @@ class RTMDetIns(DenseDetector):
         super().__init__(config, parts)
         require_proportions(config, "MMDetection gives masks of RTMDet-Ins another size than the image otherwise")
         probability, stride = self.test_cfg.mask_thr_binary, self.bbox_head.priors.strides[0][0]
-        self.output_names = ("dets", "labels", "masks")
+        self.output_names = WITH_MASKS
         self.mask_format = MaskFormat("image", math.log(probability / (1 - probability)), int(stride), "scale")
 
     @property

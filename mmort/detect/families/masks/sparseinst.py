@@ -16,13 +16,13 @@ from torch.nn import functional
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
+from mmort.contract import WITH_MASKS, MaskFormat
 from mmort.detect.detector import Detector, ModelEntries
 from mmort.detect.entries import PARTS, Parts, Schema, at_least, default, nested, only, part, training_only
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.image_masks import mask_boxes, of_rows
 from mmort.detect.parts.layers import activation
 from mmort.detect.parts.positions import coordinates
-from mmort.predict import MaskFormat
 
 POOLED_SIZES = (1, 2, 3, 6)
 FEATURE_STRIDE = 8
@@ -280,7 +280,7 @@ class SparseInst(Detector):
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)
-        self.output_names = ("dets", "labels", "masks")
+        self.output_names = WITH_MASKS
         stride = FEATURE_STRIDE // int(self.decoder.scale_factor)
         self.mask_format = MaskFormat("image", self.test_cfg.mask_thr_binary, stride, "fit", boxes="masks")
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
+from mmort.contract import WITH_MASKS, MaskFormat
 from mmort.detect.detector import Detector, ModelEntries, level_names
 from mmort.detect.entries import PARTS, Parts, Schema, at_least, nested, part, training_only
 from mmort.detect.parts.boxes import image_limits
@@ -24,7 +25,6 @@ from mmort.detect.parts.image_masks import of_rows
 from mmort.detect.parts.layers import tower
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.selection import best_priors, of_all_levels, take
-from mmort.predict import MaskFormat
 
 _ANCHORS = {
     "type": "AnchorGenerator",
@@ -214,7 +214,7 @@ class YOLACT(Detector):
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)
-        self.output_names = ("dets", "labels", "masks")
+        self.output_names = WITH_MASKS
         threshold = self.test_cfg.mask_thr if config.version == 3 else 0.5  # MMDetection 2 reads none
         self.mask_format = MaskFormat("image", threshold, rescaling="stretch")
 

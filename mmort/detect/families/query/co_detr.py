@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
+from mmort.contract import WITH_MASKS, MaskFormat
 from mmort.detect.entries import PARTS, Parts, at_least, nested, only, part, training_only
 from mmort.detect.families.query.deformable_detr import (
     DeformableDETR,
@@ -34,7 +35,6 @@ from mmort.detect.parts.queries import QueryModelEntries, QueryTestCfg
 from mmort.detect.parts.roi_extractor import RoIExtractor
 from mmort.detect.parts.test_cfg import NMS, NO_SUPPRESSION, check_size_of_original
 from mmort.detect.parts.two_stage import to_rows, used_rows
-from mmort.predict import MaskFormat
 from mmort.torch import multiclass_nms
 
 
@@ -228,7 +228,7 @@ class Collaborative(DeformableDETR):
         self.candidates = self.queries if by_authors else self.max_per_image
         threshold = self.test_cfg.mask_thr_binary
         if self.entries.mask_head is not None and threshold is not None:
-            self.output_names = ("dets", "labels", "masks")
+            self.output_names = WITH_MASKS
             self.mask_format = MaskFormat(threshold=threshold)
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:

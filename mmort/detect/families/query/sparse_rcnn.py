@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
+from mmort.contract import WITH_MASKS, MaskFormat
 from mmort.detect.detector import Detector, ModelEntries
 from mmort.detect.entries import PARTS, Parts, Schema, at_least, default, nested, only, part, training_only
 from mmort.detect.parts.boxes import image_limits, regions
@@ -24,7 +25,6 @@ from mmort.detect.parts.layers import activation
 from mmort.detect.parts.roi_extractor import RoIExtractor
 from mmort.detect.parts.selection import take_rows
 from mmort.detect.parts.transformer import FFN, AttentionEntries, FFNEntries, NormEntries
-from mmort.predict import MaskFormat
 
 _RELU: Config = {"type": "ReLU"}
 
@@ -301,7 +301,7 @@ class SparseRCNN(Detector):
         super().__init__(config, parts)
         self.family = "QueryInst" if self.roi_head.with_mask else "Sparse R-CNN"
         if self.roi_head.with_mask:
-            self.output_names = ("dets", "labels", "masks")
+            self.output_names = WITH_MASKS
             self.mask_format = MaskFormat(threshold=self.roi_head.test_cfg.mask_thr_binary)
 
     @property

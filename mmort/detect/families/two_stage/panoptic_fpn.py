@@ -15,12 +15,13 @@ from torch.nn import functional
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
+from mmort.contract import WITH_SEMANTIC
 from mmort.detect.entries import PARTS, Parts, Schema, at_least, default, nested, part
 from mmort.detect.families.two_stage.faster_rcnn import FasterRCNN
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.two_stage import TwoStageModel, TwoStageTestCfg
-from mmort.predict import PanopticFormat
+from mmort.detections import PanopticFormat
 
 
 class ConvUpsample(nn.Module):
@@ -157,7 +158,7 @@ class PanopticFPN(FasterRCNN):
                 "detect.build: num_things_classes and num_stuff_classes of panoptic_fusion_head must be num_classes of "
                 f"roi_head.bbox_head and num_stuff_classes of semantic_head, {expected}, got {things, stuff}"
             )
-        self.output_names = ("dets", "labels", "masks", "semantic")
+        self.output_names = WITH_SEMANTIC
         self.mask_format = replace(
             self.mask_format,
             panoptic=PanopticFormat(

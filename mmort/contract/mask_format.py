@@ -9,10 +9,10 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from mmort.contract.preprocessing import Prepared, require_fields
 from mmort.detections.masks import BoxMasks, ImageMasks, Masks
 from mmort.detections.panoptic import PanopticFormat
 from mmort.images import resize_mask
-from mmort.predict.preprocessing import Prepared, require_fields
 
 Area = Literal["box", "image"]
 Rescaling = Literal["crop", "edges", "fit", "scale", "stretch"]

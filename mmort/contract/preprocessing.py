@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmort.configs.layout import DetectorConfig
+from mmort.contract import pipeline_settings
+from mmort.contract.padding import Padding, multiple, positive_size
 from mmort.images import Image, ResizeBackend, as_image, look_up, resize
 from mmort.images.resampling import Interpolation
-from mmort.predict import pipeline_settings
-from mmort.predict.padding import Padding, multiple, positive_size
 
 Rounding = Literal["nearest", "down", "truncate"]
 """How the sides of a resized image become integers."""

@@ -7,7 +7,7 @@ from typing import Any
 from mmort.configs.data_preprocessor import DataPreprocessor
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.test_pipeline import CenterPad, FixScaleResize, Load, Normalize, Pad, Resize, Step, TestPipeline
-from mmort.predict.padding import Padding
+from mmort.contract.padding import Padding
 
 _ORDER = "LoadImageFromFile, Resize and Pad or RandomCenterCropPad, Normalize, Pad"
 

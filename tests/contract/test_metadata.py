@@ -7,10 +7,11 @@ import onnx
 import onnx.helper as oh
 import pytest
 
+from mmort.contract import EncoderFile, Metadata
+from mmort.contract.metadata import _MASKS, _PREPROCESSING, read_metadata
+from mmort.contract.padding import Padding
 from mmort.detections.panoptic import PanopticFormat
 from mmort.predict import MaskFormat, Predictor, Preprocessing
-from mmort.predict.metadata import _MASKS, _PREPROCESSING, read_metadata
-from mmort.predict.padding import Padding
 from tests.predict import tiny_detector
 
 PREPROCESSING = tiny_detector.PREPROCESSING.to_dict()
@@ -31,7 +32,7 @@ def test_what_mmort_writes_is_read_back():
         size=(1333, 800),
         pad_or=127,
         pad_add=1,
-        padding=Padding(114, (640, 640), True, 32),
+        padding=Padding((104, 117, 123), (640, 640), True, 32),
     )
     masks = MaskFormat("image", 0, 8, "scale", "masks", "masks", "corners", PanopticFormat("instances", 80, 133))
     entries = {
@@ -40,7 +41,12 @@ def test_what_mmort_writes_is_read_back():
         "masks": json.dumps(masks.to_dict()),
         "texts": '{"encoder": "a.texts.onnx", "digest": "1f"}',
     }
-    assert read_metadata("model", entries) == (("a", "b\x1b"), preprocessing, masks, ("a.texts.onnx", "1f"))
+    assert read_metadata("model", entries) == Metadata(
+        classes=("a", "b\x1b"),
+        preprocessing=preprocessing,
+        mask_format=masks,
+        texts=EncoderFile("a.texts.onnx", "1f"),
+    )
     assert _PREPROCESSING.keys() == preprocessing.to_dict().keys()
     assert _PREPROCESSING["padding"].keys() == preprocessing.to_dict()["padding"].keys()
     assert _MASKS.keys() == masks.to_dict().keys()
@@ -48,7 +54,7 @@ def test_what_mmort_writes_is_read_back():
 
 
 def test_metadata_may_be_missing_or_of_a_later_version():
-    assert read_metadata("model", {}) == (None, None, None, None)
+    assert read_metadata("model", {}) == Metadata()
     assert read_metadata("model", {"mmort_version": "0.1"}).mask_format == MaskFormat()
     later = json.dumps(PREPROCESSING | {"a later entry": [1]})
     with pytest.raises(ValueError, match=r"model: .*preprocessing has no entry a later entry; its entries: mean, std"):
@@ -80,7 +86,7 @@ def test_other_types_are_no_defaults(value):
         ({"pad_add": -1}, "pad_add must be an integer from 0 to 4096, got -1"),
         ({"padding": 5}, "padding must be an object, got 5"),
         ({"padding": {"size_divisor": True}}, "padding.size_divisor must be an integer from 1 to 4096, got true"),
-        ({"padding": {"value": [0]}}, "padding.value must be a finite number, or null, got [0]"),
+        ({"padding": {"value": [0]}}, "padding.value must be a finite number, three of them, or null, got [0]"),
         ({"resize_backend": []}, "resize_backend must be 'cv2' or 'pillow' or 'torchvision', got []"),
     ],
 )

@@ -1,0 +1,42 @@
+"""What a file of mmort is: its inputs and outputs, its metadata, and what these say of images, masks and words.
+
+`read` reads the contract of a file that ONNX Runtime, onnx or another engine has opened, `write` writes the metadata
+into a model, and `check` compares a model with the table of tasks.  No other package writes a name of an input, an
+output or an entry.  numpy is enough for all of it; resizing images and masks needs OpenCV.
+"""
+
+from mmort.contract.detector import DetectorContract, check, read, write
+from mmort.contract.interface import Argument, Interface
+from mmort.contract.mask_format import MaskFormat
+from mmort.contract.metadata import VERSION, Metadata, read_metadata, write_entries
+from mmort.contract.padding import Padding
+from mmort.contract.preprocessing import Prepared, Preprocessing
+from mmort.contract.tasks import BOXES, DETECTION, TASKS, WITH_KEYPOINTS, WITH_MASKS, WITH_SEMANTIC, Task, Tensor
+from mmort.contract.texts import EncoderFile, path_of_encoder
+
+__all__ = [
+    "BOXES",
+    "DETECTION",
+    "TASKS",
+    "VERSION",
+    "WITH_KEYPOINTS",
+    "WITH_MASKS",
+    "WITH_SEMANTIC",
+    "Argument",
+    "DetectorContract",
+    "EncoderFile",
+    "Interface",
+    "MaskFormat",
+    "Metadata",
+    "Padding",
+    "Prepared",
+    "Preprocessing",
+    "Task",
+    "Tensor",
+    "check",
+    "path_of_encoder",
+    "read",
+    "read_metadata",
+    "write",
+    "write_entries",
+]

@@ -1,0 +1,158 @@
+"""`DetectorContract`: what a file takes, returns and states; read of files, written into models, and checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mmort.contract.interface import Argument, Interface
+from mmort.contract.metadata import Metadata, read_metadata, write_entries
+from mmort.contract.tasks import IMG_SHAPE, INPUT, MASKS, PROPOSALS, TASKS, TEXT_INPUTS
+
+ADVICE = "mmort adopt MODEL.onnx --output FILE.onnx lets mmort run detectors of other exporters"
+"""What helps with a file that has other inputs or outputs."""
+
+
+@dataclass(frozen=True)
+class DetectorContract:
+    """What a detector's file takes, returns and states.
+
+    Attributes
+    ----------
+    image : Argument
+        The input with the images, which has other names in files of other tools.
+    inputs : tuple of str
+        The further inputs of the table that the file takes.
+    outputs : tuple of str
+        Those of the table that the file has, in the order in which networks return them.
+    metadata : Metadata
+    """
+
+    image: Argument
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    metadata: Metadata
+
+    @property
+    def input_shape(self) -> tuple[int | None, int | None, int | None]:
+        """Number, height and width of the images in a batch; None where any is accepted."""
+        number, _, height, width = self.image.fixed_sizes
+        return number, height, width
+
+    @property
+    def takes_img_shape(self) -> bool:
+        """Whether the heights and widths of images are an input."""
+        return IMG_SHAPE.name in self.inputs
+
+    @property
+    def takes_proposals(self) -> bool:
+        """Whether proposals are an input."""
+        return PROPOSALS.name in self.inputs
+
+    @property
+    def takes_texts(self) -> bool:
+        """Whether the words that the detector looks for are inputs."""
+        return self.metadata.texts is not None
+
+    @property
+    def has_masks(self) -> bool:
+        """Whether the file has masks."""
+        return MASKS.name in self.outputs
+
+
+def read(path: str, interface: Interface) -> DetectorContract:
+    """Read the contract of a file.
+
+    Parameters
+    ----------
+    path : str
+        Of the file, for messages.
+    interface : Interface
+        What was found in it.
+
+    Raises
+    ------
+    ValueError
+        If the metadata cannot be read, or inputs and outputs are not those of the metadata's task.
+
+    Examples
+    --------
+    >>> from mmort.contract import WITH_MASKS, Interface, read
+    >>> from mmort.demo import MODEL
+    >>> import mmort.ort
+    >>> contract = read("mask_rcnn.onnx", Interface.of_session(mmort.ort.session(MODEL)))
+    >>> contract.outputs == WITH_MASKS, contract.takes_img_shape, contract.metadata.family
+    (True, True, 'Mask R-CNN')
+    """
+    metadata = read_metadata(path, interface.metadata)
+    task = TASKS[metadata.task]
+    names = {argument.name for argument in interface.inputs}
+    further = {PROPOSALS.name, *(TEXT_INPUTS if metadata.texts is not None else ())}
+    if metadata.texts is not None and not set(TEXT_INPUTS) <= names:
+        missing = min(set(TEXT_INPUTS) - names)
+        raise ValueError(f"{path}: a detector whose metadata has texts must have the input {missing}")
+    if takes_img_shape(interface):
+        further.add(IMG_SHAPE.name)
+    images = [argument for argument in interface.inputs if argument.name not in {*further, IMG_SHAPE.name}]
+    if len(images) != 1 or images[0].dtype != INPUT.dtype or not INPUT.has_shape(images[0].fixed_sizes, {}):
+        taken = ", ".join(map(str, images))
+        raise ValueError(
+            f"{path}: a detector takes one input, float32 [N, 3, H, W], but this model takes {taken}; {ADVICE}"
+        )
+    outputs = task.outputs_among([output.name for output in interface.outputs])
+    if outputs is None:
+        required = task.forms[0]
+        others = ", ".join(tensor.name for tensor in task.outputs if tensor.name not in required)
+        raise ValueError(
+            f"{path}: the outputs are {', '.join(output.name for output in interface.outputs)} instead of "
+            f"{', '.join(required)}{others and f' and perhaps {others}'}; a file exported with --skip-postprocess has "
+            f"the network's raw outputs; {ADVICE}"
+        )
+    inputs = tuple(tensor.name for tensor in task.inputs if tensor.name in names & further)
+    return DetectorContract(images[0], inputs, outputs, metadata)
+
+
+def takes_img_shape(interface: Interface) -> bool:
+    """Return whether a file takes the heights and widths of images; a weight may have the name of that input."""
+    return any(argument.name == IMG_SHAPE.name and argument.dtype == IMG_SHAPE.dtype for argument in interface.inputs)
+
+
+def write(model: Any, metadata: Metadata) -> None:
+    """Write metadata into an ``onnx.ModelProto``; entries of other tools stay.
+
+    Examples
+    --------
+    >>> import onnx
+    >>> from mmort.contract import Metadata, write
+    >>> model = onnx.ModelProto()
+    >>> write(model, Metadata(family="FCOS"))
+    >>> [entry.key for entry in model.metadata_props]
+    ['family', 'mmort_contract']
+    """
+    entries = {entry.key: entry.value for entry in model.metadata_props} | write_entries(metadata)
+    del model.metadata_props[:]
+    for name, text in entries.items():
+        model.metadata_props.add(key=name, value=text)
+
+
+def check(path: str, model: Any) -> DetectorContract:
+    """Check that a model which is to be written is a file of mmort, and return its contract.
+
+    Raises
+    ------
+    ValueError
+        If it cannot be read, or a dtype or size is not that of the table of tasks.
+    """
+    interface = Interface.of_model(model)
+    contract = read(path, interface)
+    task, numbers = TASKS[contract.metadata.task], dict[str, int]()
+    tensors = {tensor.name: tensor for tensor in (*task.inputs, *task.outputs)}
+    for argument in (*interface.inputs, *interface.outputs):
+        tensor = INPUT if argument is contract.image else tensors.get(argument.name)
+        if tensor is None:
+            continue
+        if argument.dtype != tensor.dtype or (
+            argument.shape is not None and not tensor.has_shape(argument.shape, numbers)
+        ):
+            raise ValueError(f"{path}: {argument.name} must be {tensor.dtype} {tensor.text()}, got {argument}")
+    return contract
