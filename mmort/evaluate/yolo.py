@@ -101,7 +101,7 @@ class YoloDataset(CocoDataset):
 
     def check(self, metrics: Sequence[str], options: Mapping[str, Any]) -> None:
         """Refuse metrics and options that `score` does not have, and labels by which they cannot be measured."""
-        if metrics and self.images and not self.annotations["annotations"]:
+        if metrics and self.images and not self._has_objects:
             raise ValueError(
                 f"evaluate: no image of {self._source} has labels, so nothing can be measured; those of "
                 f"{self.images[0].path} are looked for in {_label_file(self.images[0].path)}"

@@ -98,9 +98,8 @@ def test_figures_are_those_of_pycocotools(tmp_path, yaml):
 def test_polygons(tmp_path):
     triangle = "1 0.25 0.25 0.75 0.25 0.5 0.5\n"
     dataset = YoloDataset(write(tmp_path, YAML, {0: triangle + triangle, 1: " \n"}))
-    (entry,) = dataset.annotations["annotations"]  # what is labelled twice counts once, as in ultralytics
-    assert entry["bbox"] == [16, 12, 32, 12]
-    assert entry["segmentation"] == [[16, 12, 48, 12, 32, 24]]
+    assert dataset.truth.boxes.tolist() == [[16, 12, 32, 12]]  # a repeated line counts once, as in ultralytics
+    assert dataset.truth.segmentations == ([[16, 12, 48, 12, 32, 24]],)
     dataset.check(["segm"], {})
 
 
