@@ -34,6 +34,11 @@ def add_arguments(container: argparse._ActionsContainer) -> None:
         default="val",
         help="the entry of data.yaml that lists the images (default: %(default)s)",
     )
+    container.add_argument(
+        "--skip-wrong-labels",
+        action="store_true",
+        help="leave out lines of a YOLO's labels that are not in the format, instead of refusing the data set",
+    )
 
 
 def dataset(
@@ -55,6 +60,7 @@ def dataset(
             data_root=arguments.data_root,
             labels_by_name=labels_by_name,
             split=arguments.split,
+            skip_wrong_labels=arguments.skip_wrong_labels,
         )
     except FileNotFoundError as error:
         if error.filename is None:

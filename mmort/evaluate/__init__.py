@@ -5,12 +5,12 @@
 """
 
 from mmort.evaluate.class_selection import select_classes
-from mmort.evaluate.coco import Coco90Dataset, CocoDataset
+from mmort.evaluate.coco import Coco90Dataset, CocoDataset, Objects365V1Dataset
 from mmort.evaluate.coco_metrics import CocoOptions
 from mmort.evaluate.coco_panoptic import CocoPanopticDataset, PanopticOptions
 from mmort.evaluate.concatenated import ConcatenatedDataset
 from mmort.evaluate.configured import batch_size_of, dataset_of, metric_options
-from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics, SubmissionDataset
+from mmort.evaluate.dataset import Dataset, DatasetImage, DatasetWarning, Metrics, SubmissionDataset
 from mmort.evaluate.dota import DotaDataset, DotaOptions
 from mmort.evaluate.evaluation import Evaluation, Predict, collect, evaluate
 from mmort.evaluate.results import ImageResult, write_results
@@ -27,11 +27,13 @@ __all__ = [
     "ConcatenatedDataset",
     "Dataset",
     "DatasetImage",
+    "DatasetWarning",
     "DotaDataset",
     "DotaOptions",
     "Evaluation",
     "ImageResult",
     "Metrics",
+    "Objects365V1Dataset",
     "PanopticOptions",
     "PipelineWarning",
     "Predict",

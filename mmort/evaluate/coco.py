@@ -16,7 +16,7 @@ from mmort.configs import class_names
 from mmort.evaluate import coco_format
 from mmort.evaluate.coco_metrics import CocoOptions, coco_library, coco_metrics
 from mmort.evaluate.coco_truth import CocoTruth
-from mmort.evaluate.dataset import Metrics, SubmissionDataset
+from mmort.evaluate.dataset import DatasetWarning, Metrics, SubmissionDataset
 from mmort.evaluate.results import ImageResult
 
 
@@ -79,6 +79,7 @@ class CocoDataset(SubmissionDataset):
             warnings.warn(
                 f"{annotation_file} lists its categories in another order than the classes; "
                 "labels follow the file, as in MMDetection, so names shown with detections may be wrong",
+                DatasetWarning,
                 stacklevel=3,
             )
         self.category_ids = self._ids_of_labels([category["id"] for category in evaluated])
@@ -109,12 +110,12 @@ class CocoDataset(SubmissionDataset):
         if metrics and not self._has_objects:
             raise ValueError("evaluate: the annotation file has no annotations, so nothing can be measured")
         for text in self._notes if metrics else ():
-            warnings.warn(text, stacklevel=3)
+            warnings.warn(text, DatasetWarning, stacklevel=3)
         if "segm" in metrics:
             self._check_segmentations()
 
     def _check_segmentations(self) -> None:
-        """Refuse images without a size, and segmentations that are missing, not in the format, or not of their image."""
+        """Refuse images without a size, and segmentations that are missing, malformed, or not of their image."""
         truth = self.truth
         lacking = np.flatnonzero((truth.image_sizes == 0).any(axis=1))
         if len(lacking):
@@ -139,9 +140,7 @@ class CocoDataset(SubmissionDataset):
             categories = self.truth.category_numbers.tolist()
             rows = _rows(results, self.truth.image_numbers.tolist(), categories, masks=masks)
             truth = self.truth.annotations(masks=masks)
-            measured = coco_metrics(
-                truth, categories, self._category_names, rows, metric, CocoOptions.parse(options)
-            )
+            measured = coco_metrics(truth, categories, self._category_names, rows, metric, CocoOptions.parse(options))
             figures |= measured.figures
             tables += measured.tables
             classwise |= measured.classwise
@@ -206,6 +205,29 @@ class Coco90Dataset(CocoDataset):
         """Return the category of each label; that of a label without one has the label as its id."""
         remaining = iter(ids)
         return [label if name == str(label) else next(remaining) for label, name in enumerate(self._names)]
+
+
+class Objects365V1Dataset(CocoDataset):
+    """Objects365 of 2019, whose files list the same categories in different orders: labels count them by id.
+
+    Parameters
+    ----------
+    annotation_file, image_dir, classes, labels_by_name
+        See `CocoDataset`.
+    """
+
+    def _open(
+        self,
+        annotations: dict[str, Any],
+        annotation_file: Path,
+        folder: Path,
+        classes: Sequence[str] | None,
+        *,
+        labels_by_name: bool,
+    ) -> None:
+        in_order = sorted(annotations["categories"], key=lambda category: coco_format.id_order(category["id"]))
+        annotations = annotations | {"categories": in_order}
+        super()._open(annotations, annotation_file, folder, classes, labels_by_name=labels_by_name)
 
 
 def _rows(

@@ -53,6 +53,12 @@ def id_key(value: Any) -> int | float | str:
     return int(value) if value == int(value) else float(value)
 
 
+def id_order(value: Any) -> tuple[bool, float, str]:
+    """Return the key by which ids are sorted: numbers, then text."""
+    key = id_key(value)
+    return (True, 0, key) if isinstance(key, str) else (False, key, "")
+
+
 def is_id(value: Any) -> bool:
     """Return whether a value can be an id: a number, or text."""
     return isinstance(value, str) or number(value) is not None
@@ -62,7 +68,8 @@ def flag(value: Any) -> bool | None:
     """Return whether a value is 1 rather than 0; None for other values."""
     if isinstance(value, bool):
         return value
-    return {0: False, 1: True}.get(number(value))
+    digit = number(value)
+    return bool(digit) if digit in (0, 1) else None
 
 
 def is_flag(value: Any) -> bool:
@@ -156,7 +163,7 @@ def images_of(annotations: Mapping[str, Any], folder: Path) -> tuple[DatasetImag
 
 
 def read_annotations(
-    path: Path, format: str, required: Mapping[str, dict[str, Check]], optional: Mapping[str, dict[str, Check]]
+    path: Path, format: str, required: Mapping[str, Mapping[str, Check]], optional: Mapping[str, Mapping[str, Check]]
 ) -> dict[str, Any]:
     """Read an annotation file.
 
@@ -182,12 +189,21 @@ def read_annotations(
     del content
     if not isinstance(annotations, dict) or not {"images", "categories"} <= annotations.keys():
         raise ValueError(f"evaluate: {path} is not in {format}: it must have images and categories")
+    if is_list(annotations["images"]):
+        _name_files(annotations["images"])
     for kind in required.keys() & annotations.keys():
         _check_objects(path, kind, annotations[kind], required[kind], optional.get(kind, {}))
     for index, image in enumerate(annotations["images"]):
         if math.prod(number(image.get(side)) or 1 for side in ("height", "width")) > MAX_PIXELS:
             raise ValueError(f"evaluate: images[{index}] in {path} must have at most {MAX_PIXELS} pixels")
     return annotations
+
+
+def _name_files(images: list[dict[str, Any]]) -> None:
+    """Give images without a file_name the folder and file of their address, as MMDetection does for LVIS."""
+    for image in images:
+        if "file_name" not in image and is_path(image.get("coco_url")):
+            image["file_name"] = "/".join(image["coco_url"].split("/")[-2:])
 
 
 def _check_objects(
@@ -200,7 +216,7 @@ def _check_objects(
         missing = [name for name in required if name not in entry]
         if missing:
             raise ValueError(f"evaluate: {kind}[{index}] in {path} has no {', '.join(missing)}")
-        for name, check in (optional | required).items():
+        for name, check in {**optional, **required}.items():
             is_missing = entry.get(name) is None and name not in required
             if not is_missing and not check(entry[name]):
                 got = shown(entry[name])

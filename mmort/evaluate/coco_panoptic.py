@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from mmort._files.outputs import inside, require_output, write_output
 from mmort.evaluate import coco_format
 from mmort.evaluate.coco_metrics import coco_library
-from mmort.evaluate.dataset import DatasetImage, Metrics, SubmissionDataset
+from mmort.evaluate.dataset import DatasetImage, DatasetWarning, Metrics, SubmissionDataset
 from mmort.evaluate.option_checks import option_values
 from mmort.evaluate.panoptic_quality import ClassCounts, TrueSegment, add_image, mean_qualities
 from mmort.evaluate.results import ImageResult
@@ -106,7 +106,7 @@ class CocoPanopticDataset(SubmissionDataset):
             raise ValueError(f"evaluate: several annotations in {path} are of the same image")
         segments = [{"image_id": entry["image_id"], **info} for entry in entries for info in entry["segments_info"]]
         for text in coco_format.unknown_ids(path, annotations, segments):
-            warnings.warn(text, stacklevel=2)
+            warnings.warn(text, DatasetWarning, stacklevel=2)
 
     def check(self, metrics: Sequence[str], options: Mapping[str, Any]) -> None:
         """Refuse metrics and options that `score` does not have, and a file without ground truth."""

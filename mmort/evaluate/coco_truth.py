@@ -75,7 +75,10 @@ class CocoTruth:
         image_keys = [coco_format.id_key(image["id"]) for image in annotations["images"]]
         category_keys = [coco_format.id_key(category) for category in category_ids]
         of_image, of_category = _numbered(image_keys), _numbered(category_keys)
-        sizes = [[coco_format.number(image.get(side)) or 0 for side in ("height", "width")] for image in annotations["images"]]
+        sizes = [
+            [coco_format.number(image.get(side)) or 0 for side in ("height", "width")]
+            for image in annotations["images"]
+        ]
         image_sizes = np.array(sizes, np.int64).reshape(-1, 2)
         size_of = dict(zip(image_keys, image_sizes.tolist(), strict=True))
         entries = [
@@ -132,13 +135,8 @@ class CocoTruth:
 
 
 def _numbered(keys: Sequence[Id]) -> dict[Id, int]:
-    """Number ids from 1 on, in their order: numbers, then text."""
-    return {key: number for number, key in enumerate(sorted(set(keys), key=_order), 1)}
-
-
-def _order(key: Id) -> tuple[bool, float, str]:
-    """Return the key by which ids are sorted."""
-    return (True, 0, key) if isinstance(key, str) else (False, key, "")
+    """Give ids numbers from 1 on, in their order: numbers, then text."""
+    return {key: number for number, key in enumerate(sorted(set(keys), key=coco_format.id_order), 1)}
 
 
 def _area(entry: Mapping[str, Any], size: Sequence[int]) -> float:

@@ -478,3 +478,18 @@ def test_split(tmp_path):
     command = "test", demo.MODEL, "--ann", tmp_path / "data.yaml", "--eval", "bbox"
     assert "bbox_mAP" in figures(printed(*command, "--split", "test"))
     assert "val in" in refused(*command)
+
+
+@pytest.mark.filterwarnings("always::mmort.evaluate.DatasetWarning")
+def test_skip_wrong_labels(tmp_path):
+    (tmp_path / "images").symlink_to(demo.IMAGES[0].parent)
+    (tmp_path / "labels").mkdir()
+    (tmp_path / "labels" / f"{demo.IMAGES[0].stem}.txt").write_text("0 0.5 0.5 0.2 0.2\n0 0.5 0.5 7 0.2\n")
+    names = Predictor(demo.MODEL, score_threshold=0).classes
+    (tmp_path / "data.yaml").write_text(json.dumps({"val": "images", "names": names}))
+    command = "test", demo.MODEL, "--ann", tmp_path / "data.yaml", "--eval", "bbox"
+    assert f"{demo.IMAGES[0].stem}.txt, line 2 must be a label below 10" in refused(*command)
+    code, out, err = run(*command, "--skip-wrong-labels")
+    assert code == 0
+    assert "bbox_mAP" in figures(out)
+    assert re.fullmatch(r"mmort: warning: .*data\.yaml: 1 lines of labels are left out, the first: .*\n", err)

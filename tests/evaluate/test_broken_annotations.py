@@ -44,7 +44,11 @@ def test_the_data_set_without_an_error(tmp_path):
         ("annotations", "id", [None, [1]]),
         ("annotations", "image_id", [None, [1], {}]),
         ("annotations", "category_id", [None, [1], {}]),
-        ("annotations", "bbox", [None, 5, [], [1, 2], [1, 2, 3, "x"], [1, 2, 3, None], [NAN, 0, 3, 3], [0, INF, 1, 1], [0, 0, -1, 3]]),
+        (
+            "annotations",
+            "bbox",
+            [None, 5, [], [1, 2], [1, 2, 3, "x"], [1, 2, 3, None], [NAN, 0, 3, 3], [0, INF, 1, 1], [0, 0, -1, 3]],
+        ),
         ("annotations", "bbox", [[0, 0, 1e300, 1], [0, 0, True, 1], {"x": 1}, [[0, 0, 1, 1]] * 4]),
         ("annotations", "area", ["x", NAN, INF, -1, 10**400]),
         ("annotations", "iscrowd", ["no", 2, [0], 0.5]),

@@ -290,7 +290,7 @@ def test_ids_that_are_the_same(annotations, tmp_path):
     changed = json.loads(json.dumps(annotations))
     changed["images"][1]["id"] = f"{changed['images'][0]['id']}.0"
     (tmp_path / "a.json").write_text(json.dumps(changed))
-    with pytest.raises(ValueError, match="ids of images in .* are not unique"):
+    with pytest.raises(ValueError, match=r"ids of images in .* are not unique"):
         CocoDataset(tmp_path / "a.json", ".")
 
 
