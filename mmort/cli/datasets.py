@@ -47,8 +47,9 @@ def dataset(
     classes: Sequence[str] | None,
     *,
     labels_by_name: bool = False,
+    images: bool = True,
 ) -> Dataset:
-    """Open the data set for a detector of these classes."""
+    """Open the data set for a detector of these classes, which reads its images unless `images` is false."""
     from mmort.evaluate import dataset_of
 
     try:
@@ -67,6 +68,6 @@ def dataset(
             raise
         advice = "" if arguments.ann else "; give --data-root, or --ann and --img-dir"
         raise FileNotFoundError(f"annotation file does not exist: {error.filename}{advice}") from None
-    for image in dataset.images:  # before hours of work on those that can be read
+    for image in dataset.images if images else ():  # before hours of work on those that can be read
         require_regular("image", image.path)
     return dataset

@@ -14,7 +14,8 @@ from mmort.evaluate.dataset import Dataset, DatasetImage, DatasetWarning, Metric
 from mmort.evaluate.dota import DotaDataset, DotaOptions
 from mmort.evaluate.evaluation import Evaluation, Predict, collect, evaluate
 from mmort.evaluate.results import ImageResult, write_results
-from mmort.evaluate.testing import PipelineWarning, TestOptions, TestResult, TrainedNetwork, test
+from mmort.evaluate.saved_results import read_results
+from mmort.evaluate.testing import PipelineWarning, TestOptions, TestResult, TrainedNetwork, score_results, test
 from mmort.evaluate.unlabelled import UnlabelledDataset
 from mmort.evaluate.voc import VocDataset, VocOptions
 from mmort.evaluate.yolo import YoloDataset
@@ -50,6 +51,8 @@ __all__ = [
     "dataset_of",
     "evaluate",
     "metric_options",
+    "read_results",
+    "score_results",
     "select_classes",
     "test",
     "write_results",

@@ -102,6 +102,22 @@ def test_config(boxes):
     assert "change a CONFIG; give one" in misused("test", demo.MODEL, *DATA, "--data-root", ".", "--eval", "bbox")
 
 
+def test_saved_results(boxes, tmp_path):
+    """Saved results instead of a detector: its own, and those of MMDetection; images are not read."""
+    printed(*COMMAND, "--out", tmp_path / "results.pkl")
+    ann = "--ann", demo.ANNOTATIONS
+    json_file, prefix = tmp_path / "figures.json", f"jsonfile_prefix={tmp_path / 'again'}"
+    again = "test", tmp_path / "results.pkl", *ann
+    assert figures(printed(*again, "--eval", "bbox", "--metrics-json", json_file)) == boxes
+    assert json.loads(json_file.read_text()) == boxes
+    printed(*again, "--format-only", "--eval-options", prefix)
+    assert figures(printed("test", tmp_path / "again.bbox.json", *ann, "--eval", "bbox")) == boxes
+    assert figures(printed("test", demo.CONFIG, tmp_path / "results.pkl", *ann, "--eval", "bbox")) == boxes
+    assert "are for a detector" in misused(*again, "--show-dir", tmp_path / "shown")
+    assert "MODEL must be saved results, and --ann must be given" in misused(*again[:2], "--eval", "bbox")
+    assert "segm needs masks" not in printed(*again, "--eval", "segm")
+
+
 def test_import(tmp_path):
     (tmp_path / "heads.py").write_text("raise ValueError('was run')")
     refusal = refused(
