@@ -21,7 +21,7 @@ ARROWS = {
     "configs": {"_files"},
     "images": {"_files"},
     "detections": {"images"},
-    "predict": {"configs", "detections", "ort"},
+    "predict": {"configs", "detections", "ort", "tables"},
     "evaluate": {"onnx"},
     "demo": {"detect", "evaluate"},
     "torch": {"ops"},

@@ -17,6 +17,7 @@ import numpy as np
 
 from mmort._kernels import as_integer
 from mmort.images import Image, read_image
+from mmort.ops.threads import get_num_threads
 from mmort.predict.image_files import list_images
 from mmort.predict.output import count_text
 from mmort.predict.predictor import Predictor
@@ -154,8 +155,6 @@ def benchmark(
     >>> list(result.timings[0].milliseconds)
     ['read', 'preprocess', 'run', 'postprocess', 'total']
     """
-    from mmort import get_num_threads
-
     if not predictors:
         raise ValueError("benchmark: predictors must not be empty")
     for name, value in (("batch_size", batch_size), ("runs", runs)):
