@@ -13,6 +13,7 @@ from mmort.evaluate.configured import batch_size_of, dataset_of, metric_options
 from mmort.evaluate.dataset import Dataset, DatasetImage, DatasetWarning, Metrics, SubmissionDataset
 from mmort.evaluate.dota import DotaDataset, DotaOptions
 from mmort.evaluate.evaluation import Evaluation, Predict, collect, evaluate
+from mmort.evaluate.lvis import LvisDataset, LvisOptions
 from mmort.evaluate.results import ImageResult, write_results
 from mmort.evaluate.saved_results import read_results
 from mmort.evaluate.testing import PipelineWarning, TestOptions, TestResult, TrainedNetwork, score_results, test
@@ -33,6 +34,8 @@ __all__ = [
     "DotaOptions",
     "Evaluation",
     "ImageResult",
+    "LvisDataset",
+    "LvisOptions",
     "Metrics",
     "Objects365V1Dataset",
     "PanopticOptions",

@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -48,7 +48,7 @@ class CocoDataset(SubmissionDataset):
         If the file is not in COCO's format, or lacks a class.
     """
 
-    metric_names = ("bbox", "segm", "proposal")
+    metric_names: ClassVar[tuple[str, ...]] = ("bbox", "segm", "proposal")
     submission_option = "jsonfile_prefix"
 
     def __init__(
@@ -104,7 +104,7 @@ class CocoDataset(SubmissionDataset):
     def check(self, metrics: Sequence[str], options: Mapping[str, Any]) -> None:
         """Refuse metrics and options that `score` does not have, and a file without ground truth."""
         super().check(metrics, options)
-        CocoOptions.parse(options).check(metrics)
+        self._check_options(metrics, options)
         if metrics:
             coco_library()  # before anything is predicted
         if metrics and not self._has_objects:
@@ -113,6 +113,10 @@ class CocoDataset(SubmissionDataset):
             warnings.warn(text, DatasetWarning, stacklevel=3)
         if "segm" in metrics:
             self._check_segmentations()
+
+    def _check_options(self, metrics: Sequence[str], options: Mapping[str, Any]) -> None:
+        """Refuse options of the metrics that are unknown or have no such value."""
+        CocoOptions.parse(options).check(metrics)
 
     def _check_segmentations(self) -> None:
         """Refuse images without a size, and segmentations that are missing, malformed, or not of their image."""
@@ -138,7 +142,7 @@ class CocoDataset(SubmissionDataset):
         for metric in metrics:
             masks = metric == "segm"
             categories = self.truth.category_numbers.tolist()
-            rows = _rows(results, self.truth.image_numbers.tolist(), categories, masks=masks)
+            rows = rows_of(results, self.truth.image_numbers.tolist(), categories, masks=masks)
             truth = self.truth.annotations(masks=masks)
             measured = coco_metrics(truth, categories, self._category_names, rows, metric, CocoOptions.parse(options))
             figures |= measured.figures
@@ -154,7 +158,7 @@ class CocoDataset(SubmissionDataset):
         ValueError
             If `masks` are wanted and there are none.
         """
-        return _rows(results, [image.id for image in self.images], self.category_ids, masks=masks)
+        return rows_of(results, [image.id for image in self.images], self.category_ids, masks=masks)
 
     def submission_files(self, target: str | os.PathLike[str]) -> list[Path]:
         """Return ``TARGET.bbox.json`` and ``TARGET.segm.json``."""
@@ -230,7 +234,7 @@ class Objects365V1Dataset(CocoDataset):
         super()._open(annotations, annotation_file, folder, classes, labels_by_name=labels_by_name)
 
 
-def _rows(
+def rows_of(
     results: Sequence[ImageResult], image_ids: Sequence[Any], category_ids: Sequence[Any], *, masks: bool
 ) -> list[dict[str, Any]]:
     """Return results in COCO's format, by the ids of images and of the labels' categories."""

@@ -90,7 +90,7 @@ class _Figure:
         """Average over classes, thresholds and recalls; -1 if the data set has nothing to measure."""
         kind = "precision" if self.is_precision else "recall"
         values = evaluator.eval[kind][..., list(AREAS).index(self.area), self._detections_index(evaluator)]
-        return _mean(values if self.iou is None else values[evaluator.params.iouThrs == self.iou])
+        return mean_of_measured(values if self.iou is None else values[evaluator.params.iouThrs == self.iou])
 
     def line(self, evaluator: Any) -> str:
         """Return the line that COCO's own tool prints."""
@@ -143,7 +143,7 @@ def coco_metrics(
     classwise = {}
     if options.classwise and metric != "proposal":
         classwise[metric] = _classwise(category_names, evaluator)
-        tables.append(_classwise_table(classwise[metric]))
+        tables.append(classwise_table(classwise[metric]))
     prefix = "" if metric == "proposal" else f"{metric}_"
     items = options.metric_items
     if items is None:
@@ -202,17 +202,17 @@ def _classwise(names: Mapping[int, str], evaluator: Any) -> dict[str, dict[str, 
             "mAP_75": of_class[thresholds == 0.75, :, 0],
             **{f"mAP{end}": of_class[..., area] for area, end in enumerate(AREAS.values()) if end},
         }
-        classes[name] = {name_of_part: _mean(part) for name_of_part, part in parts.items()}
+        classes[name] = {name_of_part: mean_of_measured(part) for name_of_part, part in parts.items()}
     return classes
 
 
-def _classwise_table(classes: Mapping[str, Mapping[str, float]]) -> str:
+def classwise_table(classes: Mapping[str, Mapping[str, float]]) -> str:
     """Lay out the AP of each class."""
     heading = ["category", *next(iter(classes.values()), {})]
     return lay_out([heading, *([name, *(f"{ap:.3f}" for ap in row.values())] for name, row in classes.items())])
 
 
-def _mean(values: NDArray[Any]) -> float:
+def mean_of_measured(values: NDArray[Any]) -> float:
     """Return the mean of the values that are measured; -1 if there are none."""
     measured = values[values > -1]
     return float(measured.mean()) if measured.size else -1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import warnings
@@ -17,6 +18,7 @@ from mmort.evaluate.coco_panoptic import CocoPanopticDataset, PanopticOptions
 from mmort.evaluate.concatenated import ConcatenatedDataset
 from mmort.evaluate.dataset import Dataset, DatasetWarning
 from mmort.evaluate.dota import DotaDataset, DotaOptions
+from mmort.evaluate.lvis import LvisDataset, LvisOptions, NotFederatedError
 from mmort.evaluate.voc import VocDataset, VocOptions
 from mmort.evaluate.yolo import Split, YoloDataset
 
@@ -159,6 +161,9 @@ def _open(
         segments = entry.get("seg_prefix") or dict_of(entry, "data_prefix").get("seg")
         has_segments = segments is not None and replaced.annotation_file is None
         return CocoPanopticDataset(annotations, images, root.path(segments) if has_segments else None, names)
+    if METRICS_OF_TYPES.get(kind) == "LVISMetric":
+        with contextlib.suppress(NotFederatedError):
+            return LvisDataset(annotations, images, names, labels_by_name=replaced.labels_by_name)
     if METRICS_OF_TYPES.get(kind, "CocoMetric") != "CocoMetric":
         text = f"a {kind} is measured by COCO's metrics; MMDetection measures it by its {METRICS_OF_TYPES[kind]}"
         warnings.warn(text, DatasetWarning, stacklevel=3)
@@ -173,7 +178,8 @@ def batch_size_of(config: Mapping[str, Any]) -> int:
 
 def metric_options(config: Mapping[str, Any], dataset: Dataset) -> dict[str, Any]:
     """Return the options that a config's ``test_evaluator``, or its ``evaluation``, gives to a data set's metrics."""
-    schema = DotaOptions if isinstance(dataset, DotaDataset) else _OPTIONS[dataset.metric_names[0]]
+    own = {DotaDataset: DotaOptions, LvisDataset: LvisOptions}
+    schema = own.get(type(dataset), _OPTIONS[dataset.metric_names[0]])
     known = {field.name for field in dataclasses.fields(schema)}
     if schema in (VocOptions, DotaOptions):
         known.add("iou_thr")
