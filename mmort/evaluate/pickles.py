@@ -1,6 +1,7 @@
 """Pickles of MMDetection's results, read without running code: numbers, text, arrays of numpy and tensors of torch.
 
-A pickle names functions to call.  Only those that make arrays are known here; torch itself is not needed.
+A pickle names functions to call and objects to fill.  Those that make arrays have stand-ins here, which take bytes
+only, as numpy's own trust what they are given; torch is not needed.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ import io
 import math
 import os
 import pickle
+import re
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,42 +44,44 @@ def read_pickle(path: str | os.PathLike[str]) -> Any:
     """
     content = read_bytes("results", path)
     try:
-        return _Unpickler(io.BytesIO(content)).load()
+        return _filled(_Unpickler(io.BytesIO(content)).load())
     except Exception as error:  # damaged bytes make an unpickler raise anything
-        raise ValueError(f"evaluate: {os.fspath(path)} is not a pickle of results: {error}") from None
+        reason = " ".join(str(error).split())
+        raise ValueError(f"evaluate: {os.fspath(path)} is not a pickle of results: {reason:.200}") from None
 
 
-class _Unpickler(pickle.Unpickler):
-    """Loads arrays, and refuses other objects."""
+class _Dtype:
+    """Stands for a dtype of numpy."""
 
-    def find_class(self, module: str, name: str) -> Any:
-        if module in ("numpy.core.multiarray", "numpy._core.multiarray") and name in ("_reconstruct", "scalar"):
-            return super().find_class("numpy._core.multiarray", name)
-        if module in ("numpy.core.numeric", "numpy._core.numeric") and name == "_frombuffer":
-            return super().find_class("numpy._core.numeric", name)
-        known = {
-            ("numpy", "ndarray"): np.ndarray,
-            ("numpy", "dtype"): np.dtype,
-            ("_codecs", "encode"): _encode,
-            ("collections", "OrderedDict"): OrderedDict,
-            ("torch._utils", "_rebuild_tensor_v2"): _tensor,
-            ("torch.storage", "_load_from_bytes"): _storage,
-        }
-        if (module, name) not in known:
-            raise ValueError(f"it asks for {module}.{name}, which is not run")
-        return known[module, name]
+    def __init__(self, name: str, *_: Any) -> None:
+        if not re.fullmatch(r"[fiu][1248]|b1", name):
+            raise ValueError(f"an array has numbers of the type {name}")
+        self.dtype = np.dtype(name)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        if state[1] == ">":
+            self.dtype = self.dtype.newbyteorder(">")
 
 
-class _StorageUnpickler(pickle.Unpickler):
-    """Loads what torch writes before the bytes of a storage: the type and the length of its numbers."""
+class _Array:
+    """Stands for an array of numpy, which has its content when it has been filled."""
 
-    def find_class(self, module: str, name: str) -> Any:
-        if module == "torch" and name in _STORAGES:
-            return _STORAGES[name]
-        raise ValueError(f"it asks for {module}.{name}, which is not run")
+    def __init__(self, *_: Any) -> None:
+        self.array: NDArray[Any] = np.empty(0)
 
-    def persistent_load(self, pid: Any) -> Any:
-        return pid
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        _, shape, dtype, is_fortran, content = state
+        self.array = _from_bytes(content, dtype, shape, "F" if is_fortran else "C")
+
+
+def _from_bytes(content: Any, dtype: _Dtype, shape: Sequence[int], order: Any) -> NDArray[Any]:
+    """Return an array of some bytes."""
+    return np.frombuffer(bytes(memoryview(content)), dtype.dtype).reshape(tuple(shape), order=order)
+
+
+def _scalar(dtype: _Dtype, content: bytes) -> Any:
+    """Return a scalar of numpy."""
+    return _from_bytes(content, dtype, (), "C")[()]
 
 
 def _encode(text: str, encoding: str) -> bytes:
@@ -92,6 +96,8 @@ def _storage(content: bytes) -> NDArray[Any]:
     file = io.BytesIO(content)
     _, _, _, entry, _ = (_StorageUnpickler(file).load() for _ in range(5))
     kind, count = entry[1], int.from_bytes(file.read(8), "little")
+    if kind not in _STORAGES.values():
+        raise ValueError("a tensor has no storage")
     return np.frombuffer(file.read(), kind, count)
 
 
@@ -107,3 +113,50 @@ def _tensor(storage: NDArray[Any], offset: int, size: Sequence[int], stride: Seq
     if indices.size and not 0 <= indices.min() <= indices.max() < len(storage):
         raise ValueError("a tensor is larger than its storage")
     return storage[indices]
+
+
+_KNOWN: dict[str, Callable[..., Any]] = {
+    "_codecs.encode": _encode,
+    "collections.OrderedDict": OrderedDict,
+    "numpy._core.multiarray._reconstruct": _Array,
+    "numpy._core.multiarray.scalar": _scalar,
+    "numpy._core.numeric._frombuffer": _from_bytes,
+    "numpy.dtype": _Dtype,
+    "numpy.ndarray": _Array,
+    "torch._utils._rebuild_tensor_v2": _tensor,
+    "torch.storage._load_from_bytes": _storage,
+}
+"""The functions and types that a pickle may name, and what stands for them."""
+
+
+class _Unpickler(pickle.Unpickler):
+    """Loads arrays, and refuses other objects."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        full_name = f"{module}.{name}".replace("numpy.core.", "numpy._core.")  # as numpy 1 calls it
+        if full_name not in _KNOWN:
+            raise ValueError(f"it asks for {module}.{name}, which is not run")
+        return _KNOWN[full_name]
+
+
+class _StorageUnpickler(pickle.Unpickler):
+    """Loads what torch writes before the bytes of a storage: the type and the length of its numbers."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module == "torch" and name in _STORAGES:
+            return _STORAGES[name]
+        raise ValueError(f"it asks for {module}.{name}, which is not run")
+
+    def persistent_load(self, pid: Any) -> Any:
+        return pid
+
+
+def _filled(value: Any) -> Any:
+    """Return a value with arrays instead of what stood for them."""
+    if isinstance(value, _Array):
+        return value.array
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_filled, value))
+    if isinstance(value, dict):
+        return {key: _filled(entry) for key, entry in value.items()}
+    return value

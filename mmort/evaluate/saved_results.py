@@ -58,7 +58,9 @@ def read_results(path: str | os.PathLike[str], dataset: Dataset) -> list[ImageRe
     read = {".json": _of_coco, ".jsonl": _of_lines}.get(suffix, _of_pickle)
     try:
         results = read(Path(path), dataset)
-    except (AttributeError, IndexError, KeyError, OverflowError, TypeError) as error:
+    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
+        if str(error).startswith("evaluate: "):
+            raise
         problem = f"{type(error).__name__}: {error}"
         raise ValueError(f"evaluate: {os.fspath(path)} is not in the format of its suffix: {problem:.100}") from None
     for result in results:
@@ -187,7 +189,7 @@ def _box_of_mask(row: Mapping[str, Any]) -> list[float]:
     """Return the box around the mask of a detection: x, y, width, height."""
     from faster_coco_eval.core import mask as coco
 
-    box: list[float] = coco.toBbox(row["segmentation"]).tolist()
+    box: list[float] = coco.toBbox(_lengths(row["segmentation"])).tolist()
     return box
 
 

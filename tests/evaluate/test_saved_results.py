@@ -89,10 +89,11 @@ def test_arrays_in_pickles(tmp_path, protocol):
         "d": [tensors, tensors[1, :, 1::2], tensors.permute(2, 0, 1), torch.tensor(3), torch.zeros(0, 5)],
         "e": [torch.tensor([True, False]), torch.tensor([1, 2], dtype=torch.int32), torch.ones(2).half()],
         "f": OrderedDict(x=b"bytes"),
+        "g": np.array([1.5, -2], ">f4"),
     }
     (tmp_path / "a.pkl").write_bytes(pickle.dumps(content, protocol))
     read = read_pickle(tmp_path / "a.pkl")
-    for name in "abc":
+    for name in "abcg":
         np.testing.assert_array_equal(read[name], content[name], strict=True)
     for name in "de":
         for actual, expected in zip(read[name], content[name], strict=True):
@@ -180,7 +181,11 @@ def changed(saved, name, change):
     [
         ("results.bbox.json", lambda rows: rows[3].update(image_id=99), r"\[3\]\.image_id in .* is no image .*: 99"),
         ("results.bbox.json", lambda rows: rows[3].pop("score"), "not in the format of its suffix: KeyError: 'score'"),
-        ("results.bbox.json", lambda rows: rows[3].update(bbox=[1, 2, 3]), "not in the format|inhomogeneous"),
+        (
+            "results.bbox.json",
+            lambda rows: rows[3].update(bbox=[1, 2, 3]),
+            "not in the format of its suffix: ValueError",
+        ),
         ("results.bbox.json", lambda rows: rows[3].update(score=float("nan")), "must have a finite box and score"),
         ("results.bbox.json", lambda rows: rows.append(5), "must be a list of detections"),
         ("results.segm.json", lambda rows: rows[0]["segmentation"].update(counts="~"), "a mask of the results must be"),
@@ -207,7 +212,7 @@ def test_wrong_results(digits, saved, tmp_path, name, change, message):
         ([[]], "an entry for each of 4 images, got 1 entries"),
         ([[np.zeros((0, 5))] * 9] * 4, "a list of 10 arrays for each image, one for each class of the data set; got 9"),
         ([{"pan_results": 5}] * 4, "a list of 10 arrays for each image, .* got dict"),
-        ([[np.zeros(3)] * 10] * 4, "not in the format|finite box and score"),
+        ([[np.zeros(3)] * 10] * 4, "not in the format of its suffix: "),
     ],
 )
 def test_wrong_pickles(digits, tmp_path, content, message):
