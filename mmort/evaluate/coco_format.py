@@ -36,6 +36,8 @@ Check = Callable[[Any], bool]
 
 def number(value: Any) -> float | int | None:
     """Return a finite number, which may be written as text as tools for tables do; None for other values."""
+    if type(value) is int:  # first, as there are millions
+        return value
     if isinstance(value, str):
         try:
             value = float(value) if value.isascii() and "_" not in value else None

@@ -88,7 +88,7 @@ class CocoTruth:
             and coco_format.id_key(entry["category_id"]) in of_category
         ]
         objects = [entry for _, entry in entries]
-        boxes = np.array([list(map(coco_format.number, entry["bbox"])) for entry in objects], np.float64)
+        boxes = np.array([entry["bbox"] for entry in objects], np.float64)  # numpy reads numbers that are text, too
         areas = [coco_format.number(entry.get("area")) for entry in objects]
         return cls(
             image_numbers=np.array([of_image[key] for key in image_keys], np.int64),

@@ -44,7 +44,7 @@ def read_pickle(path: str | os.PathLike[str]) -> Any:
     """
     content = read_bytes("results", path)
     try:
-        return _filled(_Unpickler(io.BytesIO(content)).load())
+        return _filled(_Unpickler(io.BytesIO(content)).load(), {})
     except Exception as error:  # damaged bytes make an unpickler raise anything
         reason = " ".join(str(error).split())
         raise ValueError(f"evaluate: {os.fspath(path)} is not a pickle of results: {reason:.200}") from None
@@ -151,12 +151,15 @@ class _StorageUnpickler(pickle.Unpickler):
         return pid
 
 
-def _filled(value: Any) -> Any:
-    """Return a value with arrays instead of what stood for them."""
+def _filled(value: Any, seen: dict[int, Any]) -> Any:
+    """Return a value with arrays instead of what stood for them; `seen` has the results by the values' identities."""
     if isinstance(value, _Array):
         return value.array
-    if isinstance(value, (list, tuple)):
-        return type(value)(map(_filled, value))
-    if isinstance(value, dict):
-        return {key: _filled(entry) for key, entry in value.items()}
-    return value
+    if not isinstance(value, (list, tuple, dict)):
+        return value
+    if id(value) not in seen:  # a few bytes of a pickle can hold one list billions of times
+        if isinstance(value, dict):
+            seen[id(value)] = {key: _filled(entry, seen) for key, entry in value.items()}
+        else:
+            seen[id(value)] = type(value)(_filled(entry, seen) for entry in value)
+    return seen[id(value)]

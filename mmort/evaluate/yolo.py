@@ -19,6 +19,7 @@ from mmort.evaluate.coco_format import is_path, is_text
 from mmort.evaluate.dataset import DatasetWarning
 from mmort.images import image_size
 from mmort.predict.image_files import list_images
+from mmort.predict.output import count_text
 
 Split = Literal["train", "val", "test"]
 """The entries of ``data.yaml`` that list images."""
@@ -103,7 +104,7 @@ class YoloDataset(CocoDataset):
                     entry | {"bbox": [x, y, w, h], "area": w * h, "segmentation": [polygon.ravel().tolist()]}
                 )
         if wrong:
-            text = f"{path}: {len(wrong)} lines of labels are left out, the first: {wrong[0]}"
+            text = f"{path}: {count_text(len(wrong), 'line')} of labels left out, the first: {wrong[0]}"
             warnings.warn(text, DatasetWarning, stacklevel=2)
         categories = [{"id": label, "name": name} for label, name in enumerate(names)]
         annotations = {"images": rows, "annotations": objects, "categories": categories}

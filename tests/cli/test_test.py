@@ -508,4 +508,4 @@ def test_skip_wrong_labels(tmp_path):
     code, out, err = run(*command, "--skip-wrong-labels")
     assert code == 0
     assert "bbox_mAP" in figures(out)
-    assert re.fullmatch(r"mmort: warning: .*data\.yaml: 1 lines of labels are left out, the first: .*\n", err)
+    assert re.fullmatch(r"mmort: warning: .*data\.yaml: 1 line of labels left out, the first: .*\n", err)

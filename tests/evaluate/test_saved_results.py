@@ -133,6 +133,23 @@ def test_nothing_of_a_pickle_is_run(tmp_path, protocol):
     assert not (tmp_path / "made").exists()
 
 
+def test_lists_in_lists(tmp_path):
+    """One list, 2 ** 100 times; and one that holds itself."""
+    content = [np.ones(2)]
+    for _ in range(100):
+        content = [content, content]
+    (tmp_path / "a.pkl").write_bytes(pickle.dumps(content))
+    read = read_pickle(tmp_path / "a.pkl")
+    for _ in range(100):
+        assert read[0] is read[1]
+        read = read[0]
+    content = []
+    content.append(content)
+    (tmp_path / "a.pkl").write_bytes(pickle.dumps(content))
+    with pytest.raises(ValueError, match="is not a pickle of results"):
+        read_pickle(tmp_path / "a.pkl")
+
+
 @pytest.mark.parametrize(
     ("size", "stride", "offset"),
     [((9,), (1,), 0), ((4,), (1,), -1), ((2, 2), (4, 1), 0), ((4,), (1,), 2), ((10**12,), (0,), 0)],

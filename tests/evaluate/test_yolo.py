@@ -109,7 +109,7 @@ def test_wrong_lines_can_be_left_out(tmp_path):
     message = r"0\.txt, line 2 must be a label below 3 and .*, from 0 to 1, got '2 0\.5 0\.5 1\.2 0\.25'"
     with pytest.raises(ValueError, match=f"^evaluate: .*{message}; --skip-wrong-labels leaves such lines out$"):
         dataset_of(annotation_file=path)
-    with pytest.warns(DatasetWarning, match=rf"data\.yaml: 2 lines of labels are left out, the first: .*{message}$"):
+    with pytest.warns(DatasetWarning, match=rf"data\.yaml: 2 lines of labels left out, the first: .*{message}$"):
         dataset = dataset_of(annotation_file=path, skip_wrong_labels=True)
     assert dataset.truth.images.tolist() == [1, 2]
     with pytest.raises(ValueError, match=r"skip_wrong_labels is for data\.yaml"):
