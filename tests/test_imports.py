@@ -22,7 +22,7 @@ ARROWS = {
     "images": {"_files"},
     "detections": {"images"},
     "contract": {"configs", "detections", "schemas"},
-    "predict": {"contract", "ort"},
+    "predict": {"contract", "ort", "tables"},
     "evaluate": {"onnx"},
     "demo": {"detect", "evaluate"},
     "torch": {"ops"},

@@ -19,6 +19,7 @@ import mmort
 from mmort.cli import (
     accelerate,
     adopt,
+    benchmark,
     completion,
     demo,
     export,
@@ -42,6 +43,7 @@ COMMANDS = {
     "verify": verify,
     "test": test,
     "parity": parity,
+    "benchmark": benchmark,
     "upgrade": upgrade,
     "adopt": adopt,
     "portable": portable,

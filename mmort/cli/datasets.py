@@ -34,6 +34,11 @@ def add_arguments(container: argparse._ActionsContainer) -> None:
         default="val",
         help="the entry of data.yaml that lists the images (default: %(default)s)",
     )
+    container.add_argument(
+        "--skip-wrong-labels",
+        action="store_true",
+        help="leave out lines of a YOLO's labels that are not in the format, instead of refusing the data set",
+    )
 
 
 def dataset(
@@ -42,8 +47,9 @@ def dataset(
     classes: Sequence[str] | None,
     *,
     labels_by_name: bool = False,
+    images: bool = True,
 ) -> Dataset:
-    """Open the data set for a detector of these classes."""
+    """Open the data set for a detector of these classes, which reads its images unless `images` is false."""
     from mmort.evaluate import dataset_of
 
     try:
@@ -55,12 +61,13 @@ def dataset(
             data_root=arguments.data_root,
             labels_by_name=labels_by_name,
             split=arguments.split,
+            skip_wrong_labels=arguments.skip_wrong_labels,
         )
     except FileNotFoundError as error:
         if error.filename is None:
             raise
         advice = "" if arguments.ann else "; give --data-root, or --ann and --img-dir"
         raise FileNotFoundError(f"annotation file does not exist: {error.filename}{advice}") from None
-    for image in dataset.images:  # before hours of work on those that can be read
+    for image in dataset.images if images else ():  # before hours of work on those that can be read
         require_regular("image", image.path)
     return dataset

@@ -61,11 +61,20 @@ def load(arguments: argparse.Namespace, providers: Sequence[str] | None) -> Dete
     return OnnxNetwork(arguments.model, providers, count, parallel=parallel)
 
 
-def open_file(path: str | os.PathLike[str], engine: str = "local") -> DetectorFile:
+def open_file(
+    path: str | os.PathLike[str],
+    engine: str = "local",
+    providers: Sequence[str] | None = None,
+    threads: int | None = None,
+) -> DetectorFile:
     """Open a file to run in this process, by ONNX Runtime or OpenVINO."""
     from mmort.predict import OnnxNetwork, OpenVinoNetwork
 
-    return OnnxNetwork(path) if engine not in OPENVINO else OpenVinoNetwork(path, precision=OPENVINO[engine])
+    if engine not in OPENVINO:
+        return OnnxNetwork(path, providers, threads)
+    if providers is not None:
+        raise UsageError(f"--engine {engine} runs on the CPU; {providers[0]} is ONNX Runtime's")
+    return OpenVinoNetwork(path, threads, precision=OPENVINO[engine])
 
 
 def predict_function(arguments: argparse.Namespace) -> Callable[..., Iterable[Any]] | None:

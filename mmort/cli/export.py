@@ -137,6 +137,7 @@ def run(arguments: argparse.Namespace) -> str | list[str] | None:
 def _check(arguments: argparse.Namespace) -> list[str] | None:
     """Print that a config is supported, or return what of it is not."""
     from mmort.configs import parse_options, read_config
+    from mmort.configs.layout import DetectorConfig
     from mmort.configs.overrides import refuse_unread
     from mmort.detect import unsupported
     from mmort.detect.entries import OF_YOUR_OWN
@@ -146,10 +147,13 @@ def _check(arguments: argparse.Namespace) -> list[str] | None:
     overrides = parse_options(arguments.cfg_options)
     if overrides:
         refuse_unread(overrides, read_config(arguments.config))
-    problems = unsupported(read_config(arguments.config, overrides))
+    config = read_config(arguments.config, overrides)
+    problems = unsupported(config)
     if problems:
         unknown_type = any(problem.endswith("is not supported") and " with " not in problem for problem in problems)
         advice = [OF_YOUR_OWN] if unknown_type else []
         return [f"{arguments.config}: not supported:", *problems, *advice]
     print(f"{arguments.config}: supported")
+    if DetectorConfig(config).has_test_time_augmentation:
+        print("note: test-time augmentation (tta_model) is not exported: the file detects in one view, at one scale")
     return None

@@ -29,7 +29,9 @@ def run(arguments: argparse.Namespace) -> None:
 
         with needed_by("mmort info MODEL.onnx"):
             from mmort.onnx import describe
+            from mmort.onnx.parameters import count_parameters
         facts, report = describe.describe(arguments.model), describe.report
+        facts["parameters"] = count_parameters(arguments.model)
     else:
         import mmort.info
 

@@ -13,6 +13,7 @@ from mmort.cli.terminal import UsageError
 
 if TYPE_CHECKING:
     from mmort.detect.network import TorchNetwork
+    from mmort.evaluate import TestResult
     from mmort.predict import DetectorFile
 
 HELP = "run a detector over a data set, and compute AP or recall, or write its results"
@@ -28,7 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="MMDetection config, 2.x or 3.x; it is read, not executed.  A file of mmort export needs none with --ann "
         "and --img-dir",
     )
-    parser.add_argument("model", metavar="MODEL", help="ONNX file, or checkpoint if --backend torch")
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="ONNX file, or checkpoint if --backend torch; or saved results, which are scored again: .pkl, .json in "
+        "COCO's format, or detections.jsonl",
+    )
     add_output(parser, "--out", force=True, metavar="FILE.pkl", help="write the results in MMDetection's layout")
     parser.add_argument(
         "--format-only",
@@ -98,6 +104,13 @@ def run(arguments: argparse.Namespace) -> str | None:
             "for DOTA's files"
         )
     config = configs.read(arguments.config, arguments.cfg_options) if arguments.config else None
+    if _is_saved(arguments.model):
+        if config is None and not arguments.img_dir and not arguments.ann.endswith((".yaml", ".yml")):
+            arguments.img_dir = "."  # images are not read
+        dataset = datasets.dataset(
+            arguments, config, arguments.classes, labels_by_name=arguments.classes is not None, images=False
+        )
+        return _report(mmort.evaluate.score_results(arguments.model, dataset, config, options))
     network = _network(arguments, config)
     if arguments.backend != "torch" and (ignored := configs.without_effect(arguments.cfg_options)):
         print(f"note: {', '.join(ignored)} does nothing: the file is what was exported", file=sys.stderr)
@@ -105,7 +118,11 @@ def run(arguments: argparse.Namespace) -> str | None:
     has_texts = arguments.texts is not None or (isinstance(network, DetectorFile) and network.takes_texts)
     by_name = arguments.classes is not None or has_texts
     dataset = datasets.dataset(arguments, config, classes, labels_by_name=by_name)
-    result = mmort.evaluate.test(network, dataset, config, options, predict=engines.predict_function(arguments))
+    return _report(mmort.evaluate.test(network, dataset, config, options, predict=engines.predict_function(arguments)))
+
+
+def _report(result: TestResult) -> str | None:
+    """Print what came of a test; return why it failed."""
     for path, note in result.written.items():
         print_written(path, note)
     if result.metrics is not None:
@@ -121,12 +138,18 @@ def _check(arguments: argparse.Namespace) -> None:
         raise UsageError("nothing to do: give at least one of --output, --eval, --format-only, --show and --show-dir")
     if arguments.eval and arguments.format_only:
         raise UsageError("--eval and --format-only exclude each other")
+    if _is_saved(arguments.model) and (
+        arguments.show or arguments.show_dir is not None or arguments.backend != "onnxruntime" or arguments.texts
+    ):
+        raise UsageError("--show, --show-dir, --backend and --texts are for a detector; MODEL is a file of its results")
     is_yolo = (arguments.ann or "").endswith((".yaml", ".yml"))
+    needs_images = not (is_yolo or _is_saved(arguments.model))
     if arguments.config is None and (
-        arguments.backend == "torch" or not (arguments.ann and (arguments.img_dir or is_yolo))
+        arguments.backend == "torch" or not arguments.ann or (needs_images and not arguments.img_dir)
     ):
         raise UsageError(
-            "without a CONFIG, MODEL must be an ONNX file, and --ann and --img-dir must be given, or --ann data.yaml"
+            "without a CONFIG, MODEL must be an ONNX file, and --ann and --img-dir must be given, or --ann data.yaml; "
+            "or MODEL must be saved results, and --ann must be given"
         )
     if arguments.backend == "torch" and arguments.model.endswith(".onnx"):
         raise UsageError(f"--backend torch runs a checkpoint, got {arguments.model}; leave it out for an ONNX file")
@@ -140,6 +163,11 @@ def _check(arguments: argparse.Namespace) -> None:
         raise UsageError("--vocabulary is for checkpoints: give --backend torch; a file has its vocabulary already")
     if arguments.config is None and (arguments.cfg_options or (arguments.data_root and not is_yolo)):
         raise UsageError("--cfg-options and --data-root change a CONFIG; give one")
+
+
+def _is_saved(model: str) -> bool:
+    """Return whether a file has results of a detector, by its suffix."""
+    return model.endswith((".pkl", ".pickle", ".json", ".jsonl"))
 
 
 def _network(arguments: argparse.Namespace, config: dict[str, Any] | None) -> DetectorFile | TorchNetwork:

@@ -31,5 +31,6 @@ is read or refused within 2 seconds and 500 MB.
 from mmort.configs.errors import ConfigError
 from mmort.configs.overrides import parse_options
 from mmort.configs.reader import read_config
+from mmort.configs.test_pipeline import register_step
 
-__all__ = ["ConfigError", "parse_options", "read_config"]
+__all__ = ["ConfigError", "parse_options", "read_config", "register_step"]

@@ -18,6 +18,28 @@ CLASSES_OF_TYPES = {
 }
 """The supported types, with their classes if the config names none; None for all that the annotations have."""
 
+METRICS_OF_TYPES = {
+    "CityscapesDataset": "CityScapesMetric",
+    "CrowdHumanDataset": "CrowdHumanMetric",
+    "DeepFashionDataset": "CocoMetric",
+    "LVISDataset": "LVISMetric",
+    "LVISV05Dataset": "LVISMetric",
+    "LVISV1Dataset": "LVISMetric",
+    "Objects365V1Dataset": "CocoMetric",
+    "Objects365V2Dataset": "CocoMetric",
+    "OpenImagesChallengeDataset": "OpenImagesMetric",
+    "OpenImagesDataset": "OpenImagesMetric",
+    "V3DetDataset": "CocoMetric",
+    "iSAIDDataset": "CocoMetric",
+}
+"""Types whose annotations are read in COCO's format and measured by its metrics, with MMDetection's metrics of them.
+
+Their classes, if the config names none, are all that the annotations have.
+"""
+
+OTHER_FORMATS = "CrowdHumanDataset", "OpenImagesChallengeDataset", "OpenImagesDataset"
+"""Those whose own annotation files have another format."""
+
 
 def type_of(data_set: Mapping[str, Any]) -> str:
     """Return the type of a data set, without a package's name.
@@ -28,10 +50,11 @@ def type_of(data_set: Mapping[str, Any]) -> str:
         If it is not supported.
     """
     name = plain_type(data_set.get("type"))
-    if name not in CLASSES_OF_TYPES:
+    if name not in CLASSES_OF_TYPES and name not in METRICS_OF_TYPES:
         raise ValueError(
-            f"evaluate: data set {name} is not supported; supported: {', '.join(CLASSES_OF_TYPES)}. "
-            "If its files have one of these formats, override its type, and its classes"
+            f"evaluate: data set {name} is not supported; supported: "
+            f"{', '.join([*CLASSES_OF_TYPES, *METRICS_OF_TYPES])}. If its files have one of these formats, override "
+            "its type, and its classes"
         )
     return name
 
@@ -63,7 +86,7 @@ def classes_of(data_set: Mapping[str, Any], detector: tuple[str, ...] = ()) -> t
     if named is not None and not (isinstance(named, (list, tuple)) and all(isinstance(name, str) for name in named)):
         raise ValueError(f"evaluate: classes of the config's data set must be a list of names, got {named!r}")
     if named is None:
-        return detector or (CLASSES_OF_TYPES[type_of(data_set)] if data_set else None)
+        return detector or (CLASSES_OF_TYPES.get(type_of(data_set)) if data_set else None)
     if detector and tuple(named) != detector:
         raise ValueError(
             "evaluate: the detector's classes are not those of the config's data set; "

@@ -157,6 +157,11 @@ class DetectorConfig:
         return read_steps(self._test_steps)
 
     @property
+    def has_test_time_augmentation(self) -> bool:
+        """Whether MMDetection 3 may detect in several views of an image, of which a file has that of the pipeline."""
+        return bool(self._config.get("tta_model") or self._config.get("tta_pipeline"))
+
+    @property
     def has_test_pipeline(self) -> bool:
         """Whether there is one."""
         return bool(self._test_steps)
@@ -200,7 +205,12 @@ class DetectorConfig:
     @property
     def class_counts(self) -> set[int]:
         """Every ``num_classes`` of the model, at any depth."""
-        return set(_numbers_of_classes(self.model if self.has_model else None))
+        return set(_numbers(self.model if self.has_model else None, "num_classes"))
+
+    @property
+    def name_counts(self) -> set[int]:
+        """How many class names the model may have; empty of a panoptic model, whose stuff may have names, too."""
+        return set() if any(_numbers(self._config.get("model"), "num_stuff_classes")) else self.class_counts
 
     @property
     def fitting_classes(self) -> tuple[str, ...]:
@@ -309,12 +319,12 @@ def _has_step(pipeline: Any, kinds: tuple[str, ...]) -> bool:
     )
 
 
-def _numbers_of_classes(config: Any) -> Iterator[int]:
-    """Yield every ``num_classes`` of a config, at any depth."""
+def _numbers(config: Any, name: str) -> Iterator[int]:
+    """Yield every integer that is an entry of this name, at any depth of a config."""
     if isinstance(config, dict):
-        if isinstance(config.get("num_classes"), int):
-            yield config["num_classes"]
+        if isinstance(config.get(name), int):
+            yield config[name]
         config = list(config.values())
     if isinstance(config, (list, tuple)):
         for value in config:
-            yield from _numbers_of_classes(value)
+            yield from _numbers(value, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -25,7 +25,7 @@ class Step(Schema):
 
 @dataclass(frozen=True, kw_only=True)
 class Load(Step):
-    """``LoadImageFromFile``: Pillow decodes to the same bits as OpenCV."""
+    """``LoadImageFromFile``, or ``LoadImageFromNDArray`` in its place; Pillow decodes to the same bits as OpenCV."""
 
     to_float32: bool = False
     color_type: str | None = None
@@ -251,6 +251,7 @@ _WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
 _STEPS: dict[str, type[Step]] = {
     "FixScaleResize": FixScaleResize,
     "LoadImageFromFile": Load,
+    "LoadImageFromNDArray": Load,
     "MultiScaleFlipAug": FlipAug,
     "Normalize": Normalize,
     "Pad": Pad,
@@ -262,6 +263,39 @@ _STEPS: dict[str, type[Step]] = {
     "Resize": Resize,
     "TransformBroadcaster": Broadcast,
 }
+
+
+def register_step(name: str, like: str, ignored: Iterable[str] = ()) -> None:
+    """Let a step of your own mean what a supported step means, such as one of a fork that packs other keys.
+
+    Parameters
+    ----------
+    name : str
+        The step's type in configs.
+    like : str
+        The supported step, whose entries it has.
+    ignored : iterable of str, optional
+        Further entries, which do not change the image.
+
+    Raises
+    ------
+    ValueError
+        If `name` is supported already, or `like` is not.
+
+    Examples
+    --------
+    >>> from mmort.configs import register_step
+    >>> register_step("PackInputsOfMyFork", like="PackDetInputs", ignored=["pack_depth"])
+    """
+    if name in _STEPS or name in _WITHOUT_EFFECT:
+        raise ValueError(f"register_step: step {name} is supported already")
+    if like in _WITHOUT_EFFECT:
+        _WITHOUT_EFFECT[name] = (*_WITHOUT_EFFECT[like], *ignored)
+    elif like in _STEPS:
+        reasons = dict.fromkeys(ignored, "registered as without effect on the image")
+        _STEPS[name] = type(name, (_STEPS[like],), {"ignored": {**_STEPS[like].ignored, **reasons}})
+    else:
+        raise ValueError(f"register_step: like must be one of {', '.join([*_STEPS, *_WITHOUT_EFFECT])}, got {like!r}")
 
 
 @dataclass(frozen=True)

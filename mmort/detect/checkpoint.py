@@ -75,8 +75,9 @@ def load_checkpoint(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], di
     if not isinstance(weights, dict) or not weights or not all(isinstance(value, Tensor) for value in weights.values()):
         raise ValueError(f"{path}: is not a checkpoint: it has neither a 'state_dict' nor tensors alone")
     meta = checkpoint.get("meta")
-    meta = {key: value for key, value in meta.items() if value != _StandIn()} if isinstance(meta, dict) else {}
+    meta = meta if isinstance(meta, dict) else {}
     classes = _classes(path, meta)
+    meta = {key: value for key, value in meta.items() if value != _StandIn()}
     if classes:
         meta["classes"] = classes
     return _own_weights(path, weights), meta
@@ -90,10 +91,13 @@ def _classes(path: str | os.PathLike[str], meta: dict[str, Any]) -> tuple[str, .
         candidates += [data_set.get("classes"), data_set.get("CLASSES")]
     for classes in candidates:
         names = (classes,) if isinstance(classes, str) else classes
+        if isinstance(names, _StandIn):
+            names = names.texts()
         if names is None:
             continue
         if isinstance(names, (list, tuple)):  # Coco90Dataset has None for the ids that COCO does not use
-            names = [str(label) if name is None else name for label, name in enumerate(names)]
+            texts = [name.text() if isinstance(name, _StandIn) else name for name in names]
+            names = [str(label) if name is None else name for label, name in enumerate(texts)]
         if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
             raise ValueError(f"{path}: the classes of a checkpoint must be a list of names, got {_description(names)}")
         if names:
@@ -191,19 +195,63 @@ def load_weights(module: nn.Module, weights: dict[str, Tensor], config: dict[str
 
 
 class _StandIn(dict[Any, Any]):
-    """Stands for an object that the weights do not need; keeps the entries of one that is a dict."""
+    """Stands for an object that the weights do not need; keeps the entries of one that is a dict, and texts of numpy.
+
+    Attributes
+    ----------
+    arguments, state : tuple
+        What the object was made of.
+    """
+
+    arguments: tuple[Any, ...] = ()
+    state: Any = None
 
     def __new__(cls, *_: Any, **__: Any) -> _StandIn:
         return super().__new__(cls)
 
     def __init__(self, *arguments: Any, **_: Any) -> None:
         super().__init__(*(argument for argument in arguments[:1] if isinstance(argument, dict)))
+        self.arguments = arguments
 
     def __setstate__(self, state: Any) -> None:
-        pass
+        self.state = state
+
+    def texts(self) -> Any:
+        """Return the elements if this is an array of texts in one dimension, otherwise the object itself."""
+        if not isinstance(self.state, tuple) or len(self.state) != 5:
+            return self
+        _, shape, dtype, _, content = self.state
+        if isinstance(content, list):  # of objects
+            return content
+        width, characters = _text_width(dtype), _characters(content)
+        if not width or shape != (len(characters) / width,):
+            return self
+        return [characters[begin : begin + width].rstrip("\0") for begin in range(0, len(characters), width)]
+
+    def text(self) -> Any:
+        """Return the text if this is a scalar of numpy, otherwise the object itself."""
+        if len(self.arguments) != 2 or not _text_width(self.arguments[0]):
+            return self
+        return _characters(self.arguments[1]).rstrip("\0") or self
 
     def __hash__(self) -> int:  # type: ignore[override]
         return id(self)
+
+
+def _text_width(dtype: Any) -> int:
+    """Return how many characters an element of a numpy dtype of text has; 0 of another dtype."""
+    name = dtype.arguments[0] if isinstance(dtype, _StandIn) and dtype.arguments else None
+    return int(name[1:]) if isinstance(name, str) and re.fullmatch(r"U[0-9]{1,5}", name) else 0
+
+
+def _characters(content: Any) -> str:
+    """Return the characters of a numpy array of text from its bytes, which pickles of old protocols have as text."""
+    if isinstance(content, _StandIn) and content.arguments and isinstance(content.arguments[0], str):
+        content = content.arguments[0].encode("latin1", "replace")
+    try:
+        return content.decode("utf-32-le") if isinstance(content, bytes) else ""
+    except UnicodeDecodeError:
+        return ""
 
 
 # Classes of what MMDetection's checkpoints hold beside tensors: configs, logs with statistics, dates, paths.

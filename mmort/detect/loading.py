@@ -21,7 +21,7 @@ from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config, plain_type
 from mmort.detect import families as _families  # noqa: F401 - registers the types of heads
 from mmort.detect import parts as _parts  # noqa: F401 - registers those of all parts
-from mmort.detect.checkpoint import load_checkpoint, load_weights
+from mmort.detect.checkpoint import MAX_LISTED, load_checkpoint, load_weights
 from mmort.detect.detector import Detector, require_proportions
 from mmort.detect.entries import OF_YOUR_OWN, PARTS, Parts, refusing
 from mmort.detect.receptive_fields import set_receptive_fields
@@ -187,6 +187,8 @@ def load_trained(
         return False
     names = meta.get("classes", ())
     detector.name_classes(names or layout.fitting_classes)
+    if not detector.takes_texts:
+        _check_class_names(checkpoint, detector, layout)
     if detector.takes_texts:
         detector.set_texts(layout.prompt if texts is None else Prompt.of(texts), vocabulary)
     elif texts is not None or vocabulary is not None:
@@ -195,6 +197,16 @@ def load_trained(
             "language model"
         )
     return not names and not detector.takes_texts
+
+
+def _check_class_names(checkpoint: str | os.PathLike[str], detector: Detector, layout: DetectorConfig) -> None:
+    """Refuse class names of a checkpoint that are more or fewer than the classes of the config's model."""
+    names, counts = detector.classes, layout.name_counts
+    if names and counts and len(names) not in counts:
+        raise ValueError(
+            f"{checkpoint}: its meta must name as many classes as the config's model has, num_classes="
+            f"{' or '.join(map(str, sorted(counts)))}, got {len(names)} names: {', '.join(names[:MAX_LISTED])}"
+        )
 
 
 def _weights_of_branch(weights: dict[str, Tensor], branch: str | None) -> dict[str, Tensor]:

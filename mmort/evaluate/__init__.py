@@ -5,16 +5,18 @@
 """
 
 from mmort.evaluate.class_selection import select_classes
-from mmort.evaluate.coco import Coco90Dataset, CocoDataset
+from mmort.evaluate.coco import Coco90Dataset, CocoDataset, Objects365V1Dataset
 from mmort.evaluate.coco_metrics import CocoOptions
 from mmort.evaluate.coco_panoptic import CocoPanopticDataset, PanopticOptions
 from mmort.evaluate.concatenated import ConcatenatedDataset
 from mmort.evaluate.configured import batch_size_of, dataset_of, metric_options
-from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics, SubmissionDataset
+from mmort.evaluate.dataset import Dataset, DatasetImage, DatasetWarning, Metrics, SubmissionDataset
 from mmort.evaluate.dota import DotaDataset, DotaOptions
 from mmort.evaluate.evaluation import Evaluation, Predict, collect, evaluate
+from mmort.evaluate.lvis import LvisDataset, LvisOptions
 from mmort.evaluate.results import ImageResult, write_results
-from mmort.evaluate.testing import PipelineWarning, TestOptions, TestResult, TrainedNetwork, test
+from mmort.evaluate.saved_results import read_results
+from mmort.evaluate.testing import PipelineWarning, TestOptions, TestResult, TrainedNetwork, score_results, test
 from mmort.evaluate.unlabelled import UnlabelledDataset
 from mmort.evaluate.voc import VocDataset, VocOptions
 from mmort.evaluate.yolo import YoloDataset
@@ -27,11 +29,15 @@ __all__ = [
     "ConcatenatedDataset",
     "Dataset",
     "DatasetImage",
+    "DatasetWarning",
     "DotaDataset",
     "DotaOptions",
     "Evaluation",
     "ImageResult",
+    "LvisDataset",
+    "LvisOptions",
     "Metrics",
+    "Objects365V1Dataset",
     "PanopticOptions",
     "PipelineWarning",
     "Predict",
@@ -48,6 +54,8 @@ __all__ = [
     "dataset_of",
     "evaluate",
     "metric_options",
+    "read_results",
+    "score_results",
     "select_classes",
     "test",
     "write_results",

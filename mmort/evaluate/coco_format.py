@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Integral, Real
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +28,55 @@ MAX_LISTED = 10
 MAX_PATH = 2**12
 """Characters that Linux opens; Windows and macOS, fewer."""
 
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.0+)?")
+"""Text that is a whole number: the id "5" is 5, and "007" is not 7."""
+
 Check = Callable[[Any], bool]
 
 
+def number(value: Any) -> float | int | None:
+    """Return a finite number, which may be written as text as tools for tables do; None for other values."""
+    if type(value) is int:  # first, as there are millions
+        return value
+    if isinstance(value, str):
+        try:
+            value = float(value) if value.isascii() and "_" not in value else None
+        except ValueError:
+            return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return value if isinstance(value, int) or math.isfinite(value) else None
+
+
+def id_key(value: Any) -> int | float | str:
+    """Return the value by which ids are compared: 5, 5.0, "5" and "5.0" are the same id."""
+    if isinstance(value, str):
+        return int(value.partition(".")[0]) if _WHOLE.fullmatch(value) else value
+    return int(value) if value == int(value) else float(value)
+
+
+def id_order(value: Any) -> tuple[bool, float, str]:
+    """Return the key by which ids are sorted: numbers, then text."""
+    key = id_key(value)
+    return (True, 0, key) if isinstance(key, str) else (False, key, "")
+
+
 def is_id(value: Any) -> bool:
-    """Return whether a value can be an id: an integer, or text."""
-    return isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63)
+    """Return whether a value can be an id: a number, or text."""
+    return isinstance(value, str) or number(value) is not None
+
+
+def flag(value: Any) -> bool | None:
+    """Return whether a value is 1 rather than 0; None for other values."""
+    if isinstance(value, bool):
+        return value
+    digit = number(value)
+    return bool(digit) if digit in (0, 1) else None
 
 
 def is_flag(value: Any) -> bool:
     """Return whether a value is 0 or 1."""
-    return isinstance(value, (bool, int)) and value in (0, 1)
+    return flag(value) is not None
 
 
 def is_list(value: Any) -> bool:
@@ -57,22 +96,22 @@ def is_path(value: Any) -> bool:
 
 def is_side(value: Any) -> bool:
     """Return whether a value can be a height or a width."""
-    return _is_number(value) and 0 < value <= MAX_PIXELS and value == int(value)
+    side = number(value)
+    return side is not None and 0 < side <= MAX_PIXELS and side == int(side)
 
 
 def is_area(value: Any) -> bool:
     """Return whether a value can be an area."""
-    return _is_number(value) and 0 <= value <= MAX_COORDINATE**2
+    area = number(value)
+    return area is not None and 0 <= area <= MAX_COORDINATE**2
 
 
 def is_box(value: Any) -> bool:
     """Return whether a value is a box: x, y, width, height."""
-    return (
-        isinstance(value, list)
-        and len(value) == 4
-        and all(_is_number(number) and abs(number) <= MAX_COORDINATE for number in value)
-        and min(value[2:]) >= 0
-    )
+    if not isinstance(value, list) or len(value) != 4:
+        return False
+    edges = [edge for edge in map(number, value) if edge is not None and abs(edge) <= MAX_COORDINATE]
+    return len(edges) == 4 and min(edges[2:]) >= 0
 
 
 def _is_number(value: Any) -> bool:
@@ -81,7 +120,7 @@ def _is_number(value: Any) -> bool:
 
 
 _WORDS: dict[Check, str] = {
-    is_id: "an integer or text",
+    is_id: "a number or text",
     is_flag: "0 or 1",
     is_list: "a list of objects",
     is_text: "text without control characters",
@@ -136,8 +175,8 @@ def read_annotations(
     format : str
         What messages call the format.
     required, optional : mapping of str to mapping of str to check
-        The entries that each object of a kind, such as "images", must and may have, with what they must be; a file must
-        have images and categories.
+        The entries that each object of a kind, such as "images", must and may have, with what they must be; null is no
+        entry.  A file must have images and categories.
 
     Raises
     ------
@@ -152,12 +191,21 @@ def read_annotations(
     del content
     if not isinstance(annotations, dict) or not {"images", "categories"} <= annotations.keys():
         raise ValueError(f"evaluate: {path} is not in {format}: it must have images and categories")
+    if is_list(annotations["images"]):
+        _name_files(annotations["images"])
     for kind in required.keys() & annotations.keys():
         _check_objects(path, kind, annotations[kind], required[kind], optional.get(kind, {}))
     for index, image in enumerate(annotations["images"]):
-        if image.get("height", 1) * image.get("width", 1) > MAX_PIXELS:
+        if math.prod(number(image.get(side)) or 1 for side in ("height", "width")) > MAX_PIXELS:
             raise ValueError(f"evaluate: images[{index}] in {path} must have at most {MAX_PIXELS} pixels")
     return annotations
+
+
+def _name_files(images: list[dict[str, Any]]) -> None:
+    """Give images without a file_name the folder and file of their address, as MMDetection does for LVIS."""
+    for image in images:
+        if "file_name" not in image and is_path(image.get("coco_url")):
+            image["file_name"] = "/".join(image["coco_url"].split("/")[-2:])
 
 
 def _check_objects(
@@ -170,12 +218,12 @@ def _check_objects(
         missing = [name for name in required if name not in entry]
         if missing:
             raise ValueError(f"evaluate: {kind}[{index}] in {path} has no {', '.join(missing)}")
-        for checks in (required, optional):
-            for name, check in checks.items():
-                if name in entry and not check(entry[name]):
-                    got = shown(entry[name])
-                    raise ValueError(f"evaluate: {kind}[{index}].{name} in {path} must be {_WORDS[check]}, got {got}")
-    if "id" in required and len({entry["id"] for entry in objects}) != len(objects):
+        for name, check in {**optional, **required}.items():
+            is_missing = entry.get(name) is None and name not in required
+            if not is_missing and not check(entry[name]):
+                got = shown(entry[name])
+                raise ValueError(f"evaluate: {kind}[{index}].{name} in {path} must be {_WORDS[check]}, got {got}")
+    if "id" in required and len({id_key(entry["id"]) for entry in objects}) != len(objects):
         raise ValueError(f"evaluate: ids of {kind} in {path} are not unique")
 
 
@@ -183,24 +231,12 @@ def unknown_ids(path: Path, annotations: Mapping[str, Any], objects: Sequence[Ma
     """Return warnings of annotated objects, or segments, whose category or image the file does not list."""
     texts = []
     for kind, name in (("categories", "category_id"), ("images", "image_id")):
-        listed = {entry["id"] for entry in annotations[kind]}
-        unknown = [entry[name] for entry in objects if entry[name] not in listed]
+        listed = {id_key(entry["id"]) for entry in annotations[kind]}
+        unknown = [entry[name] for entry in objects if id_key(entry[name]) not in listed]
         if unknown:
             ids = ", ".join(map(shown, list(dict.fromkeys(unknown))[:3]))
             texts.append(f"{path}: {len(unknown)} of {len(objects)} objects are left out; {kind} has no id {ids}")
     return texts
-
-
-def require_integer_ids(annotations: Mapping[str, Any]) -> None:
-    """Refuse ids that are text, which COCO's metrics cannot count with."""
-    for kind, names in (("images", ["id"]), ("categories", ["id"]), ("annotations", ["id", "image_id", "category_id"])):
-        for index, entry in enumerate(annotations.get(kind, ())):
-            for name in names:
-                if not isinstance(entry[name], Integral):
-                    raise ValueError(
-                        f"evaluate: COCO's metrics need integers as ids, but {kind}[{index}].{name} is "
-                        f"{shown(entry[name])}"
-                    )
 
 
 def segmentation_problem(segmentation: Any, height: int, width: int) -> str | None:

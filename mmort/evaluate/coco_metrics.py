@@ -90,7 +90,7 @@ class _Figure:
         """Average over classes, thresholds and recalls; -1 if the data set has nothing to measure."""
         kind = "precision" if self.is_precision else "recall"
         values = evaluator.eval[kind][..., list(AREAS).index(self.area), self._detections_index(evaluator)]
-        return _mean(values if self.iou is None else values[evaluator.params.iouThrs == self.iou])
+        return mean_of_measured(values if self.iou is None else values[evaluator.params.iouThrs == self.iou])
 
     def line(self, evaluator: Any) -> str:
         """Return the line that COCO's own tool prints."""
@@ -107,6 +107,7 @@ class _Figure:
 def coco_metrics(
     annotations: dict[str, Any],
     category_ids: Sequence[int],
+    category_names: Mapping[int, str],
     rows: list[dict[str, Any]],
     metric: str,
     options: CocoOptions,
@@ -116,9 +117,11 @@ def coco_metrics(
     Parameters
     ----------
     annotations : dict
-        Ground truth in COCO's format.
+        Ground truth in COCO's format, with ids from 1 on.
     category_ids : sequence of int
-        The categories to evaluate.
+        The categories to evaluate, by label.
+    category_names : mapping of int to str
+        The names of the categories that are classes, by id.
     rows : list of dict
         Detections in COCO's format.
     metric : {"bbox", "segm", "proposal"}
@@ -139,8 +142,8 @@ def coco_metrics(
     tables = [f"Evaluating {metric}...\n" + "\n".join(figure.line(evaluator) for figure in all_figures)]
     classwise = {}
     if options.classwise and metric != "proposal":
-        classwise[metric] = _classwise(annotations, category_ids, evaluator)
-        tables.append(_classwise_table(classwise[metric]))
+        classwise[metric] = _classwise(category_names, evaluator)
+        tables.append(classwise_table(classwise[metric]))
     prefix = "" if metric == "proposal" else f"{metric}_"
     items = options.metric_items
     if items is None:
@@ -176,7 +179,7 @@ def _evaluated(
         ground_truth, ground_truth.loadRes(rows), "segm" if metric == "segm" else "bbox"
     )
     evaluator.params.imgIds = [image["id"] for image in annotations["images"]]
-    evaluator.params.catIds = list(category_ids)
+    evaluator.params.catIds = list(category_ids)  # whatever their class, in this order, and twice if two labels have it
     evaluator.params.maxDets = sorted(options.proposal_nums)
     evaluator.params.iouThrs = np.array(options.iou_thrs, float)
     evaluator.params.useCats = int(metric != "proposal")
@@ -185,32 +188,31 @@ def _evaluated(
     return evaluator
 
 
-def _classwise(annotations: dict[str, Any], category_ids: Sequence[int], evaluator: Any) -> dict[str, dict[str, float]]:
+def _classwise(names: Mapping[int, str], evaluator: Any) -> dict[str, dict[str, float]]:
     """Return the AP of each class, by its name: over all IoU thresholds, at two of them, and by area."""
     precision = evaluator.eval["precision"][..., -1]
     thresholds = evaluator.params.iouThrs
-    names = {category["id"]: category["name"] for category in annotations["categories"]}
-    in_order = sorted(set(category_ids))  # as the evaluator has them
+    categories = list(evaluator.params.catIds)
     classes = {}
-    for category in filter(names.__contains__, category_ids):
-        of_class = precision[:, :, in_order.index(category)]
+    for category, name in names.items():
+        of_class = precision[:, :, categories.index(category)]
         parts = {
             "mAP": of_class[..., 0],
             "mAP_50": of_class[thresholds == 0.5, :, 0],
             "mAP_75": of_class[thresholds == 0.75, :, 0],
             **{f"mAP{end}": of_class[..., area] for area, end in enumerate(AREAS.values()) if end},
         }
-        classes[names[category]] = {name: _mean(part) for name, part in parts.items()}
+        classes[name] = {name_of_part: mean_of_measured(part) for name_of_part, part in parts.items()}
     return classes
 
 
-def _classwise_table(classes: Mapping[str, Mapping[str, float]]) -> str:
+def classwise_table(classes: Mapping[str, Mapping[str, float]]) -> str:
     """Lay out the AP of each class."""
     heading = ["category", *next(iter(classes.values()), {})]
     return lay_out([heading, *([name, *(f"{ap:.3f}" for ap in row.values())] for name, row in classes.items())])
 
 
-def _mean(values: NDArray[Any]) -> float:
+def mean_of_measured(values: NDArray[Any]) -> float:
     """Return the mean of the values that are measured; -1 if there are none."""
     measured = values[values > -1]
     return float(measured.mean()) if measured.size else -1.0

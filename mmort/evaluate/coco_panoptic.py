@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from mmort._files.outputs import inside, require_output, write_output
 from mmort.evaluate import coco_format
 from mmort.evaluate.coco_metrics import coco_library
-from mmort.evaluate.dataset import DatasetImage, Metrics, SubmissionDataset
+from mmort.evaluate.dataset import DatasetImage, DatasetWarning, Metrics, SubmissionDataset
 from mmort.evaluate.option_checks import option_values
 from mmort.evaluate.panoptic_quality import ClassCounts, TrueSegment, add_image, mean_qualities
 from mmort.evaluate.results import ImageResult
@@ -96,17 +96,17 @@ class CocoPanopticDataset(SubmissionDataset):
         self.segment_dir = path.with_suffix("") if segment_dir is None else Path(segment_dir)
         # As in MMDetection, labels count the file's categories that are among the classes, in the file's order.
         self.classes, self.categories = coco_format.categories_of(path, annotations, classes)
-        self.labels = {category["id"]: label for label, category in enumerate(self.categories)}
+        self.labels = {coco_format.id_key(category["id"]): label for label, category in enumerate(self.categories)}
         self.images = coco_format.images_of(annotations, Path(image_dir))
         entries = annotations.get("annotations", ())
         for index, entry in enumerate(entries):
             _check_segments(f"annotations[{index}] in {path}", entry["segments_info"])
-        self.annotations = {entry["image_id"]: entry for entry in entries}
+        self.annotations = {coco_format.id_key(entry["image_id"]): entry for entry in entries}
         if len(self.annotations) != len(entries):
             raise ValueError(f"evaluate: several annotations in {path} are of the same image")
         segments = [{"image_id": entry["image_id"], **info} for entry in entries for info in entry["segments_info"]]
         for text in coco_format.unknown_ids(path, annotations, segments):
-            warnings.warn(text, stacklevel=2)
+            warnings.warn(text, DatasetWarning, stacklevel=2)
 
     def check(self, metrics: Sequence[str], options: Mapping[str, Any]) -> None:
         """Refuse metrics and options that `score` does not have, and a file without ground truth."""
@@ -114,7 +114,7 @@ class CocoPanopticDataset(SubmissionDataset):
         option_values(PanopticOptions, options)
         if metrics:
             coco_library()  # before anything is predicted
-            lacking = [image.name for image in self.images if image.id not in self.annotations]
+            lacking = [image.name for image in self.images if coco_format.id_key(image.id) not in self.annotations]
             if lacking:
                 raise ValueError(f"evaluate: {len(lacking)} images have no annotation, so {lacking[0]} has no truth")
             for image in self.images:
@@ -129,8 +129,8 @@ class CocoPanopticDataset(SubmissionDataset):
             self._add(counts, image, result)
         kinds = {
             "All": ("", list(counts)),
-            "Things": ("_th", [label for label in counts if self.categories[label].get("isthing", 1)]),
-            "Stuff": ("_st", [label for label in counts if not self.categories[label].get("isthing", 1)]),
+            "Things": ("_th", [label for label in counts if self._is_thing(label)]),
+            "Stuff": ("_st", [label for label in counts if not self._is_thing(label)]),
         }
         figures: dict[str, float] = {}
         rows = [["", *FIGURES, "classes"]]
@@ -205,13 +205,13 @@ class CocoPanopticDataset(SubmissionDataset):
         if segment_map is None:
             segment_map = np.zeros(truth.shape, np.int64)
         if segment_map.shape != truth.shape:
-            path = self.segment_dir / self.annotations[image.id]["file_name"]
+            path = self.segment_dir / self.annotations[coco_format.id_key(image.id)]["file_name"]
             raise ValueError(f"evaluate: {path} has {truth.shape} pixels, but {image.path} has {segment_map.shape}")
         add_image(counts, truth, segments, segment_map, result.labels.tolist())
 
     def _truth(self, image: DatasetImage) -> tuple[NDArray[np.int64], list[TrueSegment]]:
         """Read an image's map of segments, without those of other categories; ValueError if it is not as annotated."""
-        annotation = self.annotations[image.id]
+        annotation = self.annotations[coco_format.id_key(image.id)]
         path = self.segment_dir / annotation["file_name"]
         blue, green, red = np.moveaxis(read_image(path).astype(np.int64), 2, 0)
         truth = red + 256 * green + 65536 * blue
@@ -221,13 +221,22 @@ class CocoPanopticDataset(SubmissionDataset):
             raise ValueError(
                 f"evaluate: {path}: segment {min(unknown)} of the map is not among those of the annotation"
             )
-        known = [info for info in annotation["segments_info"] if info["category_id"] in self.labels]
-        ignored = [info["id"] for info in annotation["segments_info"] if info["category_id"] not in self.labels]
+        ignored = [info["id"] for info in annotation["segments_info"] if self._label(info) is None]
         if ignored:
             truth = np.where(np.isin(present, ignored), 0, present)[position].reshape(truth.shape)
         return truth, [
-            TrueSegment(info["id"], self.labels[info["category_id"]], bool(info.get("iscrowd", 0))) for info in known
+            TrueSegment(info["id"], label, bool(coco_format.flag(info.get("iscrowd"))))
+            for info in annotation["segments_info"]
+            if (label := self._label(info)) is not None
         ]
+
+    def _is_thing(self, label: int) -> bool:
+        """Return whether a label is a class of things, the default."""
+        return coco_format.flag(self.categories[label].get("isthing")) is not False
+
+    def _label(self, segment: Mapping[str, Any]) -> int | None:
+        """Return the label of a segment; None if its category is not evaluated."""
+        return self.labels.get(coco_format.id_key(segment["category_id"]))
 
 
 def _check_segments(name: str, segments: list[dict[str, Any]]) -> None:
@@ -241,7 +250,7 @@ def _check_segments(name: str, segments: list[dict[str, Any]]) -> None:
             )
         if not coco_format.is_id(category) or not coco_format.is_flag(crowd):
             raise ValueError(
-                f"evaluate: {name}: segment {number} must have a category_id, an integer or text, and iscrowd of 0 or 1"
+                f"evaluate: {name}: segment {number} must have a category_id, a number or text, and iscrowd of 0 or 1"
             )
     if len({segment["id"] for segment in segments}) != len(segments):
         raise ValueError(f"evaluate: {name}: ids of segments are not unique")

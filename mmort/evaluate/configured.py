@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from mmort.configs.data_sets import classes_of, dict_of, type_of
+from mmort.configs.data_sets import METRICS_OF_TYPES, OTHER_FORMATS, classes_of, dict_of, type_of
 from mmort.configs.layout import DetectorConfig
-from mmort.evaluate.coco import Coco90Dataset, CocoDataset
+from mmort.evaluate.coco import Coco90Dataset, CocoDataset, Objects365V1Dataset
 from mmort.evaluate.coco_metrics import CocoOptions
 from mmort.evaluate.coco_panoptic import CocoPanopticDataset, PanopticOptions
 from mmort.evaluate.concatenated import ConcatenatedDataset
-from mmort.evaluate.dataset import Dataset
+from mmort.evaluate.dataset import Dataset, DatasetWarning
 from mmort.evaluate.dota import DotaDataset, DotaOptions
+from mmort.evaluate.lvis import LvisDataset, LvisOptions, NotFederatedError
 from mmort.evaluate.voc import VocDataset, VocOptions
 from mmort.evaluate.yolo import Split, YoloDataset
 
@@ -27,6 +30,9 @@ _OPTIONS = {"bbox": CocoOptions, "PQ": PanopticOptions, "mAP": VocOptions}
 _SUFFIXES = {".json": "CocoDataset", ".txt": "VOCDataset", ".yaml": "YoloDataset", ".yml": "YoloDataset"}
 """The types of data sets by the suffix of an annotation file that is given instead of the config's."""
 
+
+_OF_JSON = "CocoPanopticDataset", "Coco90Dataset", *METRICS_OF_TYPES
+"""The types that an annotation file with the suffix .json may have instead of CocoDataset."""
 
 _PATHS = "ann_file", "data_root", "img_prefix", "img_subdir", "ann_subdir", "seg_prefix"
 """Entries of a data set that are paths."""
@@ -41,6 +47,7 @@ def dataset_of(
     data_root: _Path | None = None,
     labels_by_name: bool = False,
     split: Split = "val",
+    skip_wrong_labels: bool = False,
 ) -> Dataset:
     """Open the test data set of a config, or one that the other arguments describe.
 
@@ -63,6 +70,8 @@ def dataset_of(
         Whether labels count `classes` for COCO's format, too; see `CocoDataset`.
     split : {"train", "val", "test"}, default "val"
         The entry of ``data.yaml`` that lists the images.
+    skip_wrong_labels : bool, default False
+        Leave out lines of labels that are not in YOLO's format, with a warning.
 
     Raises
     ------
@@ -70,14 +79,23 @@ def dataset_of(
         If the config's data set is not supported, something is missing, or the classes differ.
     OSError
         If the annotation file cannot be opened.
+
+    Warns
+    -----
+    DatasetWarning
+        If MMDetection measures a data set of this type by another metric.
     """
     replaced = _Arguments(annotation_file, image_dir, data_root, labels_by_name)
     if annotation_file is not None and _SUFFIXES.get(Path(annotation_file).suffix) == "YoloDataset":
         if image_dir is not None:
             raise ValueError("evaluate: data.yaml has the directory of the images, so image_dir must not be given")
-        return YoloDataset(annotation_file, tuple(classes) or None, data_root, split)
+        return YoloDataset(
+            annotation_file, tuple(classes) or None, data_root, split, skip_wrong_labels=skip_wrong_labels
+        )
     if split != "val":
         raise ValueError(f"evaluate: split is for data.yaml of a data set for YOLOs, got {split!r}")
+    if skip_wrong_labels:
+        raise ValueError("evaluate: skip_wrong_labels is for data.yaml of a data set for YOLOs")
     if config is None:
         if annotation_file is None or image_dir is None:
             raise ValueError("evaluate: without a config, the annotation file and the image directory must be given")
@@ -108,10 +126,11 @@ def _open(
     """Open a data set by its entry of a config, which may be empty."""
     _require_paths(entry)
     kind = type_of(entry) if entry else "CocoDataset"
+    suffix = Path(replaced.annotation_file or "").suffix
     if replaced.annotation_file is not None and Path(replaced.annotation_file).is_dir():
         kind = "DOTADataset"
-    elif replaced.annotation_file is not None and kind not in ("CocoPanopticDataset", "Coco90Dataset"):
-        kind = _SUFFIXES.get(Path(replaced.annotation_file).suffix, kind)
+    elif replaced.annotation_file is not None and not (kind in _OF_JSON and suffix == ".json"):
+        kind = _SUFFIXES.get(suffix, kind)
     root = _Root(config, entry, replaced.data_root)
     prefix = entry.get("img_prefix")
     if prefix is None:
@@ -121,6 +140,11 @@ def _open(
     annotations = (
         root.path(entry.get("ann_file")) if replaced.annotation_file is None else Path(replaced.annotation_file)
     )
+    if kind in OTHER_FORMATS and annotations.suffix != ".json":
+        raise ValueError(
+            f"evaluate: annotations of a {kind} must be in COCO's format, a .json file (--ann FILE.json), got "
+            f"{annotations}"
+        )
     images = root.path(prefix) if replaced.image_dir is None else Path(replaced.image_dir)
     names = classes_of(entry, classes)
     if not names and kind in ("VOCDataset", "DOTADataset"):
@@ -137,8 +161,14 @@ def _open(
         segments = entry.get("seg_prefix") or dict_of(entry, "data_prefix").get("seg")
         has_segments = segments is not None and replaced.annotation_file is None
         return CocoPanopticDataset(annotations, images, root.path(segments) if has_segments else None, names)
-    coco = Coco90Dataset if kind == "Coco90Dataset" else CocoDataset
-    return coco(annotations, images, names, labels_by_name=replaced.labels_by_name)
+    if METRICS_OF_TYPES.get(kind) == "LVISMetric":
+        with contextlib.suppress(NotFederatedError):
+            return LvisDataset(annotations, images, names, labels_by_name=replaced.labels_by_name)
+    if METRICS_OF_TYPES.get(kind, "CocoMetric") != "CocoMetric":
+        text = f"a {kind} is measured by COCO's metrics; MMDetection measures it by its {METRICS_OF_TYPES[kind]}"
+        warnings.warn(text, DatasetWarning, stacklevel=3)
+    types = {"Coco90Dataset": Coco90Dataset, "Objects365V1Dataset": Objects365V1Dataset}
+    return types.get(kind, CocoDataset)(annotations, images, names, labels_by_name=replaced.labels_by_name)
 
 
 def batch_size_of(config: Mapping[str, Any]) -> int:
@@ -148,7 +178,8 @@ def batch_size_of(config: Mapping[str, Any]) -> int:
 
 def metric_options(config: Mapping[str, Any], dataset: Dataset) -> dict[str, Any]:
     """Return the options that a config's ``test_evaluator``, or its ``evaluation``, gives to a data set's metrics."""
-    schema = DotaOptions if isinstance(dataset, DotaDataset) else _OPTIONS[dataset.metric_names[0]]
+    own = {DotaDataset: DotaOptions, LvisDataset: LvisOptions}
+    schema = own.get(type(dataset), _OPTIONS[dataset.metric_names[0]])
     known = {field.name for field in dataclasses.fields(schema)}
     if schema in (VocOptions, DotaOptions):
         known.add("iou_thr")

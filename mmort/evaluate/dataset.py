@@ -12,6 +12,10 @@ from typing import Any, ClassVar
 from mmort.evaluate.results import ImageResult
 
 
+class DatasetWarning(UserWarning):
+    """A data set is measured otherwise than one would expect: objects are left out, areas are filled in."""
+
+
 @dataclass(frozen=True)
 class DatasetImage:
     """An image of a data set.

@@ -6,7 +6,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,7 +17,8 @@ from mmort.evaluate.class_selection import select_classes
 from mmort.evaluate.configured import batch_size_of, metric_options
 from mmort.evaluate.dataset import Dataset, Metrics, SubmissionDataset
 from mmort.evaluate.evaluation import Evaluation, Predict, collect
-from mmort.evaluate.results import write_results
+from mmort.evaluate.results import ImageResult, write_results
+from mmort.evaluate.saved_results import read_results
 from mmort.images import Image, opencv
 from mmort.predict import AnnotatedImages, Network, OnnxNetwork, Predictor, Preprocessing, draw, read_image
 from mmort.predict.engines.onnxruntime import ADVICE_WITH_CONFIG
@@ -182,11 +183,9 @@ def test(
     """
     options = TestOptions() if options is None else options
     network = OnnxNetwork(model) if isinstance(model, (str, os.PathLike)) else model
-    of_metrics = dict(options.metric_options or {})
-    submission = _submission(dataset, of_metrics, force=options.force)
-    of_config = metric_options(config, dataset) if config is not None and options.metrics else {}
+    of_metrics, submission = _metric_options(dataset, config, options)
     masks = True if options.output or submission else None
-    evaluation = Evaluation(dataset, options.metrics, masks=masks, **(of_config | of_metrics))
+    evaluation = Evaluation(dataset, options.metrics, masks=masks, **of_metrics)
     predictor = Predictor(
         network,
         classes=network.classes or dataset.classes,
@@ -201,21 +200,95 @@ def test(
     if options.show or options.show_dir is not None:
         run = partial(_shown, options, dataset, run, not_drawn)
     collect(evaluation, run)
+    result = _scored(dataset, evaluation.results, options, of_metrics, submission)
+    if options.show_dir is not None:
+        result.written[Path(options.show_dir)] = f"{count_text(len(dataset) - len(not_drawn), 'image')}, annotated"
+    return replace(result, not_drawn=tuple(not_drawn))
+
+
+def score_results(
+    results: str | os.PathLike[str],
+    dataset: Dataset,
+    config: dict[str, Any] | None = None,
+    options: TestOptions | None = None,
+) -> TestResult:
+    """Compute metrics of saved results, without a detector.
+
+    Parameters
+    ----------
+    results : path
+        As for `read_results`: a ``.pkl`` file of MMDetection's, results in COCO's format, or ``detections.jsonl``.
+    dataset : Dataset
+        As `dataset_of` opens it.
+    config : dict, optional
+        An MMDetection config, whose options of metrics are used.
+    options : TestOptions, optional
+        As for `test`; there are no images to show.
+
+    Returns
+    -------
+    TestResult
+
+    Raises
+    ------
+    ValueError
+        If the results are not those of the data set's images and classes, or not in their format; or the data set does
+        not have a metric, an option or a format.
+    OSError
+        If a file cannot be read or written, or exists and `force` is false.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from mmort.demo import ANNOTATIONS, IMAGES, MODEL
+    >>> from mmort.evaluate import CocoDataset, TestOptions, score_results, test
+    >>> digits, file = CocoDataset(ANNOTATIONS, IMAGES[0].parent), pathlib.Path(tempfile.mkdtemp(), "results.pkl")
+    >>> _ = test(MODEL, digits, options=TestOptions(output=file))
+    >>> result = score_results(file, digits, options=TestOptions(metrics=["bbox"]))
+    >>> print(f"{result.metrics.figures['bbox_mAP_50']:.2f}")
+    1.00
+    """
+    options = TestOptions() if options is None else options
+    if options.show or options.show_dir is not None:
+        raise ValueError("test: saved results are not shown: show and show_dir need a detector")
+    if "PQ" in options.metrics:
+        raise ValueError("test: PQ needs a detector: segments are not read from saved results")
+    of_metrics, submission = _metric_options(dataset, config, options)
+    dataset.check(options.metrics, of_metrics)
+    return _scored(dataset, read_results(results, dataset), options, of_metrics, submission)
+
+
+def _metric_options(
+    dataset: Dataset, config: dict[str, Any] | None, options: TestOptions
+) -> tuple[dict[str, Any], tuple[SubmissionDataset, str] | None]:
+    """Return the options of the metrics, the config's and those given, and where to write a submission."""
+    of_metrics = dict(options.metric_options or {})
+    submission = _submission(dataset, of_metrics, force=options.force)
+    of_config = metric_options(config, dataset) if config is not None and options.metrics else {}
+    return of_config | of_metrics, submission
+
+
+def _scored(
+    dataset: Dataset,
+    results: Sequence[ImageResult],
+    options: TestOptions,
+    of_metrics: Mapping[str, Any],
+    submission: tuple[SubmissionDataset, str] | None,
+) -> TestResult:
+    """Compute the metrics of results, and write what the options ask for."""
     written: dict[Path, str] = {}
     if options.output is not None:
-        write_results(options.output, evaluation.results, len(dataset.classes))
+        write_results(options.output, results, len(dataset.classes))
         written[Path(options.output)] = ""
     if submission is not None:
         of_benchmark, target = submission
-        written |= of_benchmark.write_submission(evaluation.results, target)
-    if options.show_dir is not None:
-        written[Path(options.show_dir)] = f"{count_text(len(dataset) - len(not_drawn), 'image')}, annotated"
-    metrics = evaluation.metrics() if options.metrics else None
+        written |= of_benchmark.write_submission(results, target)
+    metrics = dataset.score(results, options.metrics, of_metrics) if options.metrics else None
     if metrics is not None and options.metrics_json is not None:
         figures = metrics.figures | ({"classwise": metrics.classwise} if metrics.classwise else {})
         write_output(options.metrics_json, json.dumps(_rounded(figures), indent=2) + "\n")
         written[Path(options.metrics_json)] = ""
-    return TestResult(metrics, written, tuple(not_drawn))
+    return TestResult(metrics, written, ())
 
 
 def _submission(dataset: Dataset, options: dict[str, Any], *, force: bool) -> tuple[SubmissionDataset, str] | None:

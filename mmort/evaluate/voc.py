@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmort._files.inputs import open_regular, read_text
+from mmort.evaluate.coco_format import listed
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
 from mmort.evaluate.mean_ap import ImageOfClass, check_mode, mean_average_precision
 from mmort.evaluate.option_checks import check_numbers, option_values
@@ -153,11 +154,18 @@ class VocDataset(Dataset):
 
     @cached_property
     def _truths(self) -> list[_GroundTruth]:
-        """The objects in each image."""
-        return [self._ground_truth(image) for image in self.images]
+        """The objects in each image; ValueError if there are objects, but none of the classes."""
+        other_names: set[str] = set()
+        truths = [self._ground_truth(image, other_names) for image in self.images]
+        if other_names and not any(len(truth.labels) for truth in truths):
+            raise ValueError(
+                f"evaluate: {self.annotation_dir} has no object of the classes {listed(self.classes)}; its objects are "
+                f"called {listed(sorted(other_names))}"
+            )
+        return truths
 
-    def _ground_truth(self, image: DatasetImage) -> _GroundTruth:
-        """Read an image's annotation; its corners count from 1."""
+    def _ground_truth(self, image: DatasetImage, other_names: set[str]) -> _GroundTruth:
+        """Read an image's annotation, whose corners count from 1; add the names of objects that are left out."""
         path = self.annotation_dir / f"{image.id}.xml"
         try:
             with open_regular("annotation", path) as file:
@@ -166,6 +174,7 @@ class VocDataset(Dataset):
             for element in root.iter("object"):
                 name = element.findtext("name")
                 if name not in self.classes:
+                    other_names.add(str(name))
                     continue
                 corners = [element.findtext(f"bndbox/{corner}", "") for corner in ("xmin", "ymin", "xmax", "ymax")]
                 boxes.append([int(_coordinate(corner)) - 1 for corner in corners])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -15,8 +16,10 @@ from mmort.configs.budget import Budget
 from mmort.configs.sources import parse_yaml
 from mmort.evaluate.coco import CocoDataset
 from mmort.evaluate.coco_format import is_path, is_text
+from mmort.evaluate.dataset import DatasetWarning
 from mmort.images import image_size
 from mmort.predict.image_files import list_images
+from mmort.predict.output import count_text
 
 Split = Literal["train", "val", "test"]
 """The entries of ``data.yaml`` that list images."""
@@ -42,6 +45,8 @@ class YoloDataset(CocoDataset):
         Instead of the file's ``path``, which is relative to the file.
     split : {"train", "val", "test"}, default "val"
         The entry that lists the images.
+    skip_wrong_labels : bool, default False
+        Leave out lines of labels that are not in this format, and warn of them.
 
     Raises
     ------
@@ -59,6 +64,8 @@ class YoloDataset(CocoDataset):
         classes: Sequence[str] | None = None,
         root: str | os.PathLike[str] | None = None,
         split: Split = "val",
+        *,
+        skip_wrong_labels: bool = False,
     ) -> None:
         if split not in get_args(Split):
             raise ValueError(f"evaluate: split must be 'train', 'val' or 'test', got {split!r}")
@@ -83,10 +90,11 @@ class YoloDataset(CocoDataset):
         self._source, self._has_polygons = f"{split} in {path}", False
         rows: list[dict[str, Any]] = []
         objects: list[dict[str, Any]] = []
+        wrong: list[str] | None = [] if skip_wrong_labels else None
         for number, image in enumerate(images):
             height, width = image_size(image)
             rows.append({"id": number, "file_name": str(image), "height": height, "width": width})
-            for label, corners, is_polygon in _labels(_label_file(image), len(names)):
+            for label, corners, is_polygon in _labels(_label_file(image), len(names), wrong):
                 self._has_polygons |= is_polygon
                 polygon = corners * (width, height)
                 x, y = polygon.min(axis=0).tolist()
@@ -95,13 +103,16 @@ class YoloDataset(CocoDataset):
                 objects.append(
                     entry | {"bbox": [x, y, w, h], "area": w * h, "segmentation": [polygon.ravel().tolist()]}
                 )
+        if wrong:
+            text = f"{path}: {count_text(len(wrong), 'line')} of labels left out, the first: {wrong[0]}"
+            warnings.warn(text, DatasetWarning, stacklevel=2)
         categories = [{"id": label, "name": name} for label, name in enumerate(names)]
         annotations = {"images": rows, "annotations": objects, "categories": categories}
         self._open(annotations, path, Path(), classes, labels_by_name=True)
 
     def check(self, metrics: Sequence[str], options: Mapping[str, Any]) -> None:
         """Refuse metrics and options that `score` does not have, and labels by which they cannot be measured."""
-        if metrics and self.images and not self.annotations["annotations"]:
+        if metrics and self.images and not self._has_objects:
             raise ValueError(
                 f"evaluate: no image of {self._source} has labels, so nothing can be measured; those of "
                 f"{self.images[0].path} are looked for in {_label_file(self.images[0].path)}"
@@ -157,8 +168,11 @@ def _label_file(image: Path) -> Path:
     return Path(*parts, f"{image.stem}.txt")
 
 
-def _labels(path: Path, count: int) -> Iterator[tuple[int, NDArray[np.float64], bool]]:
-    """Yield the label of each object, less than `count`, its corners (N, 2), and whether it is a polygon; each once."""
+def _labels(path: Path, count: int, wrong: list[str] | None) -> Iterator[tuple[int, NDArray[np.float64], bool]]:
+    """Yield the label of each object, less than `count`, its corners (N, 2), and whether it is a polygon; each once.
+
+    Lines that are not in the format are added to `wrong`, if there is such a list; otherwise they raise an error.
+    """
     try:
         text = read_text("labels", path)
     except (FileNotFoundError, NotADirectoryError):
@@ -173,10 +187,14 @@ def _labels(path: Path, count: int) -> Iterator[tuple[int, NDArray[np.float64], 
         seen.add(words)
         label, corners = _parsed(words)
         if corners is None or not 0 <= label < count:
-            raise ValueError(
-                f"evaluate: {path}, line {number} must be a label below {count} and center x, center y, width and "
-                f"height, or the corners of a polygon, from 0 to 1, got {line[:60]!r}"
+            problem = (
+                f"{path}, line {number} must be a label below {count} and center x, center y, width and height, or the "
+                f"corners of a polygon, from 0 to 1, got {line[:60]!r}"
             )
+            if wrong is None:
+                raise ValueError(f"evaluate: {problem}; --skip-wrong-labels leaves such lines out")
+            wrong.append(problem)
+            continue
         yield label, corners, len(words) > 5
 
 

@@ -108,6 +108,8 @@ def report(facts: dict[str, Any]) -> str:
         ("opsets", opsets),
         ("nodes", str(facts["nodes"])),
     ]
+    if facts.get("parameters"):
+        rows.append(("parameters", ", ".join(f"{count:,} {name}" for name, count in facts["parameters"].items())))
     for name, operator in facts["operators"].items():
         count = f"{operator['nodes']} node{'s' * (operator['nodes'] != 1)}"
         rows.append((name, f"{count}, {operator['provider'] or 'of an unknown library'}"))

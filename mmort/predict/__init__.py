@@ -15,6 +15,7 @@ from mmort.detections.drawing import contact_sheet, draw
 from mmort.detections.masks import BoxMasks, ImageMasks, paste_masks
 from mmort.detections.panoptic import PanopticFormat
 from mmort.images import read_image, write_image
+from mmort.predict.benchmarking import Benchmark, Timing, benchmark
 from mmort.predict.engines.onnxruntime import DetectorFile, Network, OnnxNetwork
 from mmort.predict.engines.openvino import OpenVinoNetwork
 from mmort.predict.engines.ray import predict_on_ray
@@ -27,6 +28,7 @@ from mmort.predict.windows import Windows, predict_windows
 
 __all__ = [
     "AnnotatedImages",
+    "Benchmark",
     "BoxMasks",
     "Detections",
     "DetectorFile",
@@ -46,7 +48,9 @@ __all__ = [
     "Prepared",
     "Preprocessing",
     "Record",
+    "Timing",
     "Windows",
+    "benchmark",
     "contact_sheet",
     "draw",
     "list_images",

@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mmort._kernels import as_integer
 from mmort.configs.captions import Prompt, Texts
@@ -324,16 +325,41 @@ class Predictor:
         detections = []
         for start in range(0, len(images), size):
             chunk = images[start : start + size]
-            batch, img_shape = self.preprocessing.batch(chunk)
-            input, img_shape = fit(batch, img_shape, self.network.input_shape)
-            if input.shape[2:] != batch.shape[2:]:
-                self._warn_of_padding(batch.shape[2:], input.shape[2:])
-            outputs = self.network(input, img_shape)
-            DETECTION.check_arrays(outputs, len(input))
-            for index, image in enumerate(chunk):
-                rows = [output[index] for output in outputs]
-                detections.append(self._postprocessing(image, input.shape[2:], rows, self.network.mask_format))
+            input, img_shape = self.input_of(chunk)
+            detections += self.detections_of(chunk, input, self.network(input, img_shape))
         return detections
+
+    def input_of(self, images: Sequence[Prepared]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return the network's arguments for images that it takes in one batch: the first stage of `run`.
+
+        Raises
+        ------
+        ValueError
+            If an image does not fit a file of fixed size.
+        """
+        batch, img_shape = self.preprocessing.batch(images)
+        input, img_shape = fit(batch, img_shape, self.network.input_shape)
+        if input.shape[2:] != batch.shape[2:]:
+            self._warn_of_padding(batch.shape[2:], input.shape[2:])
+        return input, img_shape
+
+    def detections_of(
+        self, images: Sequence[Prepared], input: NDArray[np.float32], outputs: Sequence[NDArray[Any]]
+    ) -> list[Detections]:
+        """Return what the network's outputs for `input` say of the images in it: the last stage of `run`.
+
+        Raises
+        ------
+        ValueError
+            If the outputs are not detections.
+        """
+        DETECTION.check_arrays(outputs, len(input))
+        return [
+            self._postprocessing(
+                image, input.shape[2:], [output[index] for output in outputs], self.network.mask_format
+            )
+            for index, image in enumerate(images)
+        ]
 
     def _warn_of_padding(self, shape: tuple[int, ...], padded: tuple[int, ...]) -> None:
         """Warn, once, that the model takes inputs of one size only, and images have another."""

@@ -156,6 +156,25 @@ def test_of_a_files_inputs_and_outputs(tmp_path):
     ]
 
 
+def test_parameters(tmp_path):
+    """Numbers in initializers, by type, also in subgraphs."""
+    weights = {"w": np.zeros((7, 3), np.float32), "q": np.zeros(5, np.int8), "i": np.zeros(2, np.int64)}
+    tensors = [onnx.numpy_helper.from_array(array, name) for name, array in weights.items()]
+    x, y = (oh.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in "xy")
+    condition = oh.make_tensor_value_info("c", onnx.TensorProto.BOOL, [])
+    more = onnx.numpy_helper.from_array(np.ones(2, np.float32), "more")
+    branches = [
+        oh.make_graph([oh.make_node("Add", ["x", "more"], ["y"])], name, [], [y], [more]) for name in ("then", "else")
+    ]
+    node = oh.make_node("If", ["c"], ["y"], then_branch=branches[0], else_branch=branches[1])
+    graph = oh.make_graph([node], "g", [x, condition], [y], tensors)
+    (tmp_path / "model.onnx").write_bytes(oh.make_model(graph, ir_version=8).SerializeToString())
+    facts = json.loads(run("info", tmp_path / "model.onnx", "--json")[1])
+    assert facts["parameters"] == {"float32": 25, "int8": 5, "int64": 2}
+    lines = run("info", tmp_path / "model.onnx")[1].splitlines()
+    assert ["parameters", "25 float32, 5 int8, 2 int64"] in [line.split(maxsplit=1) for line in lines]
+
+
 def test_a_long_entry_of_metadata_is_not_split_into_words():
     """109 MB of class names took 970 MB."""
     facts = {"file": "a", "inputs": [], "outputs": [], "format": 8, "opsets": {}, "nodes": 0, "operators": {}}

@@ -251,6 +251,7 @@ def test_every_command_that_writes_is_tested():
     assert [command for command in mmort.cli.COMMANDS if "output" not in options_of(command)] == [
         "info",
         "verify",
+        "benchmark",
         "completion",
     ]
 

@@ -61,7 +61,7 @@ COMMANDS = {
 }
 """The commands whose functions have the same options."""
 
-WITHOUT_FUNCTION = {"info", "demo", "completion", "predict", "parity"}
+WITHOUT_FUNCTION = {"benchmark", "info", "demo", "completion", "predict", "parity"}
 
 
 def subparsers():

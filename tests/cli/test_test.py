@@ -102,6 +102,22 @@ def test_config(boxes):
     assert "change a CONFIG; give one" in misused("test", demo.MODEL, *DATA, "--data-root", ".", "--eval", "bbox")
 
 
+def test_saved_results(boxes, tmp_path):
+    """Saved results instead of a detector: its own, and those of MMDetection; images are not read."""
+    printed(*COMMAND, "--out", tmp_path / "results.pkl")
+    ann = "--ann", demo.ANNOTATIONS
+    json_file, prefix = tmp_path / "figures.json", f"jsonfile_prefix={tmp_path / 'again'}"
+    again = "test", tmp_path / "results.pkl", *ann
+    assert figures(printed(*again, "--eval", "bbox", "--metrics-json", json_file)) == boxes
+    assert json.loads(json_file.read_text()) == boxes
+    printed(*again, "--format-only", "--eval-options", prefix)
+    assert figures(printed("test", tmp_path / "again.bbox.json", *ann, "--eval", "bbox")) == boxes
+    assert figures(printed("test", demo.CONFIG, tmp_path / "results.pkl", *ann, "--eval", "bbox")) == boxes
+    assert "are for a detector" in misused(*again, "--show-dir", tmp_path / "shown")
+    assert "MODEL must be saved results, and --ann must be given" in misused(*again[:2], "--eval", "bbox")
+    assert "segm needs masks" not in printed(*again, "--eval", "segm")
+
+
 def test_import(tmp_path):
     (tmp_path / "heads.py").write_text("raise ValueError('was run')")
     refusal = refused(
@@ -478,3 +494,18 @@ def test_split(tmp_path):
     command = "test", demo.MODEL, "--ann", tmp_path / "data.yaml", "--eval", "bbox"
     assert "bbox_mAP" in figures(printed(*command, "--split", "test"))
     assert "val in" in refused(*command)
+
+
+@pytest.mark.filterwarnings("always::mmort.evaluate.DatasetWarning")
+def test_skip_wrong_labels(tmp_path):
+    (tmp_path / "images").symlink_to(demo.IMAGES[0].parent)
+    (tmp_path / "labels").mkdir()
+    (tmp_path / "labels" / f"{demo.IMAGES[0].stem}.txt").write_text("0 0.5 0.5 0.2 0.2\n0 0.5 0.5 7 0.2\n")
+    names = Predictor(demo.MODEL, score_threshold=0).classes
+    (tmp_path / "data.yaml").write_text(json.dumps({"val": "images", "names": names}))
+    command = "test", demo.MODEL, "--ann", tmp_path / "data.yaml", "--eval", "bbox"
+    assert f"{demo.IMAGES[0].stem}.txt, line 2 must be a label below 10" in refused(*command)
+    code, out, err = run(*command, "--skip-wrong-labels")
+    assert code == 0
+    assert "bbox_mAP" in figures(out)
+    assert re.fullmatch(r"mmort: warning: .*data\.yaml: 1 line of labels left out, the first: .*\n", err)

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mmort import images
+from mmort.configs import register_step, test_pipeline
 from mmort.predict import Padding, Preprocessing, read_image
 
 FOLDER = Path(__file__).parents[1] / "data" / "preprocessing"
@@ -286,6 +287,37 @@ CENTER_PAD = {"test_mode": True, "mean": [0, 0, 0], "std": [1, 1, 1], "to_rgb": 
 def test_refused(step, message):
     with pytest.raises(ValueError, match=f"preprocessing: .*{message}"):
         Preprocessing.from_config(config3(step))
+
+
+def test_arrays_are_loaded_as_files_are():
+    """Tools of MMDetection put this step in place of the file's."""
+    resize = {"type": "Resize", "scale": (3, 4)}
+    for entries in ({}, {"to_float32": True}):
+        first, second = (
+            Preprocessing.from_config({"test_pipeline": [{"type": f"LoadImageFrom{kind}", **entries}, resize]})
+            for kind in ("File", "NDArray")
+        )
+        assert first == second
+
+
+def test_steps_of_ones_own(monkeypatch):
+    for table in ("_STEPS", "_WITHOUT_EFFECT"):
+        monkeypatch.setattr(test_pipeline, table, dict(getattr(test_pipeline, table)))
+    steps = [{"type": "ForkResize", "scale": (3, 4), "speed": 5}, {"type": "ForkPack", "keys": [], "depth": True}]
+    with pytest.raises(ValueError, match="step ForkResize of the test pipeline is not supported"):
+        Preprocessing.from_config({"test_pipeline": steps})
+    register_step("ForkResize", "Resize", ["speed"])
+    register_step("ForkPack", "PackDetInputs", ["depth"])
+    actual = Preprocessing.from_config({"test_pipeline": steps})
+    assert actual == Preprocessing.from_config({"test_pipeline": [{"type": "Resize", "scale": (3, 4)}]})
+    steps[0]["sped"] = 5
+    with pytest.raises(ValueError, match=r"step ForkResize of the test pipeline with sped .*is not supported"):
+        Preprocessing.from_config({"test_pipeline": steps})
+    for name in ("ForkResize", "Pad", "ForkPack", "Collect"):
+        with pytest.raises(ValueError, match=f"register_step: step {name} is supported already"):
+            register_step(name, "Resize")
+    with pytest.raises(ValueError, match=r"like must be one of .*Pad.*, got 'CenterCrop'"):
+        register_step("MyCrop", "CenterCrop")
 
 
 def test_no_pipeline():

@@ -7,6 +7,7 @@ import random
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -33,6 +34,22 @@ def test_of_mmengine():
     assert meta["classes"] == ("cat", "dog")
     assert meta["epoch"] == 1
     assert "seed" not in meta  # a number of numpy's is left out, not guessed
+
+
+@pytest.mark.parametrize(
+    "names", [np.array(["cat", "zebrä"]), np.array(["cat", "zebrä"], object), list(np.array(["cat", "zebrä"]))]
+)
+def test_names_in_arrays(saved, names):
+    for meta in ({"CLASSES": names}, {"dataset_meta": {"classes": names}}):
+        path = saved({"state_dict": {"a": torch.ones(1)}, "meta": meta})
+        assert load_checkpoint(path)[1]["classes"] == ("cat", "zebrä")
+
+
+@pytest.mark.parametrize("names", [np.array([1, 2]), np.array([["cat", "dog"]]), np.array("cat"), list(np.ones(2))])
+def test_arrays_that_are_not_names(saved, names):
+    path = saved({"state_dict": {"a": torch.ones(1)}, "meta": {"CLASSES": names}})
+    with pytest.raises(ValueError, match="the classes of a checkpoint must be a list of names"):
+        load_checkpoint(path)
 
 
 @pytest.mark.parametrize("zipped", [True, False])

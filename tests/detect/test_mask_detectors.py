@@ -15,6 +15,7 @@ from mmort.detect.families.masks.solo import matrix_nms
 from mmort.detect.parts.image_masks import mask_boxes
 from mmort.predict import MaskFormat, Prepared
 from mmort.predict.postprocessing import Postprocessing
+from tests.detect import mask_cases
 
 GRIDS = [6, 5, 4, 3, 2]
 TEST_CFG = {"nms_pre": 40, "score_thr": 0.1, "mask_thr": 0.5, "filter_thr": 0.05, "max_per_img": 12}
@@ -211,3 +212,10 @@ def test_old_names():
     load_weights(detector, old)
     new = dict(detector.state_dict())
     assert all(torch.equal(new[name], value) for name, value in zip(new, old.values(), strict=True))
+
+
+def test_yolact_has_one_suppression():
+    """As MMDetection's, it reads neither `nms` nor `class_agnostic`."""
+    model = copy.deepcopy(mask_cases.MODELS["yolact"])
+    model["test_cfg"] |= {"class_agnostic": True, "nms": {"type": "soft_nms", "class_agnostic": True}}
+    assert build({"model": model}).test_cfg == build({"model": mask_cases.MODELS["yolact"]}).test_cfg

@@ -71,6 +71,10 @@ def test_command(tmp_path, capsys):
     path.write_text(f"model = {COMPLETE['model']!r}\ntest_pipeline = {PIPELINE!r}")
     assert main(["export", str(path), "--check"]) == 0
     assert capsys.readouterr().out == f"{path}: supported\n"
+    path.write_text(path.read_text() + "\ntta_model = dict(type='DetTTAModel')\n")
+    assert main(["export", str(path), "--check"]) == 0
+    note = "note: test-time augmentation (tta_model) is not exported: the file detects in one view, at one scale"
+    assert capsys.readouterr().out == f"{path}: supported\n{note}\n"
     options = ["model.backbone.depth=7", "model.neck.type=NoFPN"]
     assert main(["export", str(path), "--check", "--cfg-options", *options]) == 1
     expected = f"mmort: error: {path}: not supported:\n  backbone.depth must be one of 18, 34, 50, 101, 152, got 7\n"

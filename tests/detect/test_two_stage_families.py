@@ -137,6 +137,19 @@ def test_proposals_have_no_class_names(tmp_path):
     assert detector.classes == ()
 
 
+def test_names_are_as_many_as_the_classes(tmp_path):
+    config = config_of("Double-Head R-CNN")
+    detector, path = build(config), tmp_path / "faster_rcnn.pth"
+    count = detector.roi_head.bbox_head.classes
+    for names in (["cat", "dog"], list(map(str, range(count + 1)))):
+        torch.save({"state_dict": detector.state_dict(), "meta": {"CLASSES": names}}, path)
+        with pytest.raises(ValueError, match=rf"must name as many .* num_classes={count}, got {len(names)} names: "):
+            load_trained(detector, path, config)
+    torch.save({"state_dict": detector.state_dict(), "meta": {"CLASSES": names[:count]}}, path)
+    load_trained(detector, path, config)
+    assert detector.classes == tuple(names[:count])
+
+
 def test_rpn_of_version_3_is_loaded():
     """MMDetection 3 calls the head bbox_head, with the keys that follow from it."""
     first, second = (build(config_of("RPN")) for _ in range(2))

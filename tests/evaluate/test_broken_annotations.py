@@ -35,19 +35,23 @@ def test_the_data_set_without_an_error(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "name", "values"),
     [
-        ("images", "id", [None, [1], {}, True, 1.5, 2**63, "x"]),
+        ("images", "id", [None, [1], {}, True, NAN, INF]),
         ("images", "file_name", [None, ["a.png"], "", "a\0", 5]),
-        ("images", "height", ["20", 0, -5, 10**9, NAN, 20.5, True]),
-        ("images", "width", ["20", 0, -5, 10**30, INF, None]),
-        ("categories", "id", [None, [1], 1.5, "x"]),
+        ("images", "height", ["x", "2_0", "nan", 0, -5, 10**9, NAN, 20.5, True]),
+        ("images", "width", ["", 0, -5, 10**30, INF, "9" * 400]),
+        ("categories", "id", [None, [1], NAN]),
         ("categories", "name", [None, 5, ["a"], "\x1b[2J", "\ud800", "b"]),
-        ("annotations", "id", [None, [1], "x"]),
-        ("annotations", "image_id", [None, [1], {}, "x"]),
-        ("annotations", "category_id", [None, [1], {}, "x"]),
-        ("annotations", "bbox", [None, 5, [], [1, 2], [1, 2, 3, "4"], [NAN, 0, 3, 3], [0, INF, 1, 1], [0, 0, -1, 3]]),
+        ("annotations", "id", [None, [1]]),
+        ("annotations", "image_id", [None, [1], {}]),
+        ("annotations", "category_id", [None, [1], {}]),
+        (
+            "annotations",
+            "bbox",
+            [None, 5, [], [1, 2], [1, 2, 3, "x"], [1, 2, 3, None], [NAN, 0, 3, 3], [0, INF, 1, 1], [0, 0, -1, 3]],
+        ),
         ("annotations", "bbox", [[0, 0, 1e300, 1], [0, 0, True, 1], {"x": 1}, [[0, 0, 1, 1]] * 4]),
-        ("annotations", "area", ["x", None, NAN, INF, -1, 10**400]),
-        ("annotations", "iscrowd", ["no", 2, None, [0], 0.5]),
+        ("annotations", "area", ["x", NAN, INF, -1, 10**400]),
+        ("annotations", "iscrowd", ["no", 2, [0], 0.5]),
     ],
 )
 def test_entries_of_cocos_format(tmp_path, kind, name, values):
@@ -63,13 +67,6 @@ def test_files_that_are_no_annotations(tmp_path, text):
     (tmp_path / "a.json").write_text(text, errors="surrogatepass")
     with pytest.raises(ValueError, match=r"^evaluate: .*a\.json"):
         CocoDataset(tmp_path / "a.json", tmp_path)
-
-
-def test_ids_that_are_text_can_be_written_but_not_measured(tmp_path):
-    text = json.loads(json.dumps(COCO).replace('"id": 1, "file_name"', '"id": "x", "file_name"'))
-    check(tmp_path, text, ())
-    with pytest.raises(ValueError, match=r"metrics need integers as ids, but images\[0\]\.id is 'x'"):
-        check(tmp_path, text)
 
 
 def random_mask(rng):
@@ -133,7 +130,7 @@ def test_segmentations(tmp_path, segmentation):
     broken = copy.deepcopy(COCO)
     broken["annotations"][0]["segmentation"] = segmentation
     check(tmp_path, broken)
-    with pytest.raises(ValueError, match=r"^evaluate: the segmentation of annotation 1 must be "):
+    with pytest.raises(ValueError, match=r"^evaluate: (annotations\[0\]\.segmentation must be |segm needs )"):
         check(tmp_path, broken, ("segm",))
 
 
@@ -228,7 +225,7 @@ def panoptic(tmp_path, annotations):
     [
         ("images", "id", [None, [1], {}, 2]),
         ("images", "file_name", [None, 5, ""]),
-        ("categories", "isthing", ["no", None, 2]),
+        ("categories", "isthing", ["no", 2]),
         ("annotations", "image_id", [None, [1], 2]),
         ("annotations", "file_name", [None, 5]),
         ("annotations", "segments_info", [None, 5, {}, [5], [{}], [{"id": 0, "category_id": 1}], [{"id": 1}]]),

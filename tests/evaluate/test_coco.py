@@ -190,6 +190,110 @@ def test_concatenated(dataset, results):
         together.check(["bbox"], {"thr": 1})
 
 
+def renamed(image=lambda id: id, category=lambda id: id, object=lambda id: id, reference=lambda id: id):
+    """Return a change of all ids; `reference` changes those that objects refer to once more."""
+
+    def change(annotations):
+        for entry in annotations["images"]:
+            entry["id"] = image(entry["id"])
+        for entry in annotations["categories"]:
+            entry["id"] = category(entry["id"])
+        for entry in annotations["annotations"]:
+            ids = {"image_id": image(entry["image_id"]), "category_id": category(entry["category_id"])}
+            entry |= {"id": object(entry["id"])} | {name: reference(id) for name, id in ids.items()}
+
+    return change
+
+
+def rewritten(kind, **values):
+    """Return a change of the entries of all objects of a kind."""
+
+    def change(annotations):
+        for entry in annotations[kind]:
+            entry |= {name: value(entry[name]) for name, value in values.items()}
+
+    return change
+
+
+def without_area(annotations):
+    for entry in annotations["annotations"]:
+        del entry["area"]
+
+
+def texts(box):
+    return list(map(str, box))
+
+
+VARIANTS = {
+    "objects from 0": renamed(object=lambda id: (id - 1000) // 3),
+    "images from 0 and below": renamed(image=lambda id: id - 100),
+    "categories from 0 and below": renamed(category=lambda id: id - 7),
+    "large numbers": renamed(*[lambda id: 2**63 + id] * 3),
+    "text": renamed(lambda id: f"img_{id:03}", lambda id: f"class_{id:03}", lambda id: f"object_{id}"),
+    "text that is a number": renamed(str, str, str),
+    "references of pandas": renamed(reference=float),
+    "references as text": renamed(reference=str),
+    "references as text of a float": renamed(reference=lambda id: f"{id}.0"),
+    "fractions": renamed(image=lambda id: id + 0.5),
+    "no area": without_area,
+    "null": rewritten("annotations", area=lambda area: None, iscrowd=lambda crowd: crowd or None),
+    "sizes as text": rewritten("images", width=str, height=lambda side: f"{side}.0"),
+    "sizes as floats": rewritten("images", width=float, height=float),
+    "boxes as text": rewritten("annotations", bbox=texts, area=str, iscrowd=lambda crowd: str(float(crowd))),
+}
+
+
+@pytest.mark.parametrize("metric", ["bbox", "segm", "proposal"])
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.filterwarnings("ignore:.*have no area")
+def test_files_that_tools_write_have_the_figures_of_the_plain_form(
+    annotations, dataset, results, tmp_path, variant, metric
+):
+    """Ids are text, floats, negative or 0; numbers are text; areas are missing."""
+    changed = json.loads(json.dumps(annotations))
+    VARIANTS[variant](changed)
+    assert json.dumps(changed) != json.dumps(annotations)
+    (tmp_path / "a.json").write_text(json.dumps(changed))
+    evaluation = Evaluation(CocoDataset(tmp_path / "a.json", "images"), [metric])
+    actual = evaluation.dataset.score(results, [metric], {"classwise": metric != "proposal"})
+    evaluator, lines = reference(annotations, dataset, results, metric)
+    assert actual.tables[0].splitlines() == [f"Evaluating {metric}...", *lines]
+    expected = evaluator.stats[6:] if metric == "proposal" else evaluator.stats[:6]
+    assert list(actual.figures.values()) == pytest.approx(expected.tolist(), abs=1e-12)
+    rows = evaluation.dataset.rows(results, masks=False)
+    assert {row["image_id"] for row in rows} <= {image["id"] for image in changed["images"]}
+    assert {row["category_id"] for row in rows} <= {category["id"] for category in changed["categories"]}
+
+
+def test_areas_that_a_file_does_not_have(tmp_path):
+    """They are those of the masks, in runs, compressed or polygons, or else of the boxes; a note counts them."""
+    triangle = [[0, 0, 8, 0, 8, 8]]
+    runs = {"size": [20, 30], "counts": [0, 7, 593]}
+    mask = coco_mask.merge(coco_mask.frPyObjects(triangle, 20, 30))
+    compressed = mask | {"counts": mask["counts"].decode()}
+    segmentations = [triangle, runs, compressed, None, [], "?"]
+    objects = [{"image_id": 1, "category_id": 1, "bbox": [0, 0, 9, 9], "segmentation": mask} for mask in segmentations]
+    objects = [entry | {"id": number} for number, entry in enumerate([*objects, {**objects[0], "area": 5}])]
+    content = {"images": [{"id": 1, "file_name": "a.png", "height": 20, "width": 30}], "annotations": objects}
+    (tmp_path / "a.json").write_text(json.dumps(content | {"categories": [{"id": 1, "name": "a"}]}))
+    dataset = CocoDataset(tmp_path / "a.json", ".")
+    assert dataset.truth.areas.tolist() == [coco_mask.area(mask), 7, coco_mask.area(mask), 81, 81, 81, 5]
+    Evaluation(dataset)
+    with pytest.warns(UserWarning, match=r"a\.json: 6 of 7 objects have no area; that of the mask, or else of the box"):
+        Evaluation(dataset, ["bbox"])
+    del content["images"][0]["height"]
+    (tmp_path / "a.json").write_text(json.dumps(content | {"categories": [{"id": 1, "name": "a"}]}))
+    assert CocoDataset(tmp_path / "a.json", ".").truth.areas.tolist() == [81] * 6 + [5]
+
+
+def test_ids_that_are_the_same(annotations, tmp_path):
+    changed = json.loads(json.dumps(annotations))
+    changed["images"][1]["id"] = f"{changed['images'][0]['id']}.0"
+    (tmp_path / "a.json").write_text(json.dumps(changed))
+    with pytest.raises(ValueError, match=r"ids of images in .* are not unique"):
+        CocoDataset(tmp_path / "a.json", ".")
+
+
 def test_several_metrics_and_no_detection(dataset, results):
     nothing = [ImageResult(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64), [])] * len(
         dataset
@@ -282,7 +386,7 @@ def test_segm_needs_sizes_and_masks_before_anything_is_predicted(annotations, tm
     without = {key: value for key, value in first.items() if key != name}
     (tmp_path / "a.json").write_text(json.dumps(annotations | {kind: [without, *rest]}))
     dataset = CocoDataset(tmp_path / "a.json", ".")
-    with pytest.raises(ValueError, match=rf"segm needs .*{name}.* of {kind[:-1]} {first['id']}"):
+    with pytest.raises(ValueError, match=rf"segm needs .*{name}.* of .*, which {kind}\[0\] lacks"):
         Evaluation(dataset, ["bbox", "segm"])
     Evaluation(dataset, ["bbox"])
 

@@ -1,5 +1,6 @@
 """Data sets and options are found in configs of MMDetection 2 and 3, and their paths can be replaced."""
 
+import contextlib
 import json
 import re
 from pathlib import Path
@@ -7,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from mmort.configs import class_names
-from mmort.evaluate import Coco90Dataset, VocDataset, batch_size_of, dataset_of, metric_options
+from mmort.evaluate import (
+    Coco90Dataset,
+    CocoDataset,
+    DatasetWarning,
+    VocDataset,
+    batch_size_of,
+    dataset_of,
+    metric_options,
+)
 
 DIGITS = "0", "1"
 
@@ -56,6 +65,55 @@ def test_coco_90(root):
     assert dataset.category_ids == [1, 1, 3]
     with pytest.raises(ValueError, match="has no category person, bicycle"):
         dataset_of(config, annotation_file=path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "metric"),
+    [
+        ("CityscapesDataset", "CityScapesMetric"),
+        ("LVISV1Dataset", "LVISMetric"),
+        ("Objects365V2Dataset", None),
+        ("iSAIDDataset", None),
+        ("OpenImagesDataset", "OpenImagesMetric"),
+        ("CrowdHumanDataset", "CrowdHumanMetric"),
+    ],
+)
+def test_types_that_are_measured_as_coco(root, kind, metric):
+    """A warning names the metric of MMDetection, if it has another one."""
+    config = three(root, type=kind, metainfo={}, data_prefix={"img": "images/"})
+    with contextlib.ExitStack() as stack:
+        if metric is not None:
+            message = f"a {kind} is measured by COCO's metrics; MMDetection measures it by its {metric}"
+            stack.enter_context(pytest.warns(DatasetWarning, match=message))
+        datasets = [dataset_of(config), dataset_of(config, annotation_file=root / "annotations/test.json")]
+        assert dataset_of(config, classes=["1"]).category_ids == [6]
+    for dataset in datasets:
+        assert (type(dataset), dataset.classes, dataset.category_ids) == (CocoDataset, DIGITS, [5, 6])
+    assert isinstance(dataset_of(config, classes=["a"], annotation_file=root / "VOC2012/test.txt"), VocDataset)
+
+
+@pytest.mark.parametrize(("kind", "file"), [("OpenImagesDataset", "x.csv"), ("CrowdHumanDataset", "x.odgt")])
+def test_formats_that_are_not_read(root, kind, file):
+    message = rf"annotations of a {kind} must be in COCO's format, a \.json file \(--ann FILE\.json\), got .*{file}"
+    with pytest.raises(ValueError, match=message):
+        dataset_of(three(root, type=kind, ann_file=file))
+
+
+def test_labels_of_objects365(root):
+    """The files of its first version list the categories in different orders; MMDetection counts them by id."""
+    config = three(root, type="Objects365V1Dataset", metainfo={})
+    path = root / "annotations" / "test.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(content | {"categories": content["categories"][::-1]}))
+    assert dataset_of(config, classes=DIGITS).category_ids == [5, 6]
+
+
+def test_images_of_lvis_have_addresses(root):
+    path = root / "annotations" / "test.json"
+    image = {"id": 7, "coco_url": "http://images.cocodataset.org/val2017/000000000007.jpg"}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"images": [image]}))
+    (image,) = dataset_of(two(root)).images
+    assert image.path == root / "images" / "val2017" / "000000000007.jpg"
 
 
 @pytest.mark.parametrize(
@@ -141,8 +199,8 @@ def test_classes(root):
         ({"model": {}}, "neither data.test nor test_dataloader.dataset"),
         (two("", ann_file=["a", "b"], separate_eval=False), "separate_eval=False is not supported"),
         (
-            two("", type="LVISDataset"),
-            "LVISDataset is not supported; supported: Coco90Dataset, CocoDataset, CocoPanopticDataset, DOTA",
+            two("", type="WIDERFaceDataset"),
+            "WIDERFaceDataset is not supported; supported: Coco90Dataset, CocoDataset, CocoPanopticDataset, DOTA",
         ),
         (two("", ann_file=None), "has no ann_file"),
         (None, "without a config"),

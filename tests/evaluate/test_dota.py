@@ -40,6 +40,13 @@ def found(boxes, scores, labels):
     return Detections.of_rotated(boxes, scores, labels, tuple(CLASSES[label] for label in labels), (100, 100))
 
 
+def test_saved_results_are_scored_again(dataset, folder):
+    expected = evaluation(dataset, eval_mode="area")
+    write_results(folder / "results.pkl", expected.results, len(CLASSES))
+    results = mmort.evaluate.read_results(folder / "results.pkl", dataset)
+    assert dataset.score(results, ["mAP"], {"eval_mode": "area"}).figures == expected.metrics().figures
+
+
 def evaluation(dataset, metrics=("mAP",), **options):
     """The first ship is found turned by a quarter with exchanged sides; one ship is found in a wrong position."""
     result = Evaluation(dataset, metrics, **options)

@@ -25,7 +25,7 @@ from mmort.evaluate.parity import (
 from mmort.evaluate.parity import parity as parity_of_networks
 from mmort.evaluate.parity.comparison import SCORE_BINS
 from mmort.evaluate.parity.histogram import histogram
-from mmort.evaluate.parity.image_pairs import image_pair
+from mmort.evaluate.parity.image_pairs import MAX_ROWS, image_pair
 from mmort.predict import BoxMasks, ImageMasks, OnnxNetwork
 from tests import old_export
 
@@ -147,6 +147,46 @@ def test_totals(tmp_path):
     assert total.scores["reference"].sum() == 9
 
 
+def test_detections_of_the_same_object():
+    """They are matched whatever the tolerances: by their labels and the IoU of their boxes, each once."""
+    moved = detections(BOXES + np.array([[2, 0, 2, 0], [0, 0, 0, 0], [30, 0, 30, 0]]), SCORES - [0.05, 0, 0])
+    for order in ([0, 1, 2], [2, 0, 1]):
+        result = compare_image(detections(), moved[order])
+        assert result.matches.tolist() == [-1, order.index(1), -1]
+        assert result.same_object.tolist() == [order.index(0), order.index(1), -1]
+    assert compare_image(detections(), detections(labels=(1, 1, 0))).same_object.tolist() == [-1, 1, -1]
+    twice = detections(BOXES[[0, 0]], SCORES[:2], (0, 0))
+    assert compare_image(twice, detections(BOXES[:1] + 2, SCORES[:1], (0,))).same_object.tolist() == [0, -1]
+    assert compare_image(detections(), detections()[:0]).same_object.tolist() == [-1] * 3
+
+
+def test_rotated_detections_of_the_same_object():
+    """By the IoU of the rotated boxes: the boxes around them are all the same."""
+    rotated = np.array([[40, 40, 30, 4, 0.8], [70, 40, 30, 4, 0.8]], np.float32)
+    reference, turned, other = (
+        Detections(BOXES[:2], scores, (0, 0), ("a", "a"), SIZE, rotated_boxes=rotated + np.float32([0, 0, 0, 0, angle]))
+        for scores, angle in ((SCORES[:2], 0), (SCORES[:2] / 2, 0.04), (SCORES[:2] / 2, -1.6))
+    )
+    assert compare_image(reference, turned[[1, 0]]).same_object.tolist() == [1, 0]
+    assert compare_image(reference, other).same_object.tolist() == [-1, -1]
+
+
+def test_drift(tmp_path):
+    """Quantiles over all images: the median, 95 % and the largest difference."""
+    moves = np.arange(1, 7) / 2
+    candidates = [detections(BOXES + np.float32(move), SCORES + np.float32(0.01)) for move in moves]
+    total = compared(tmp_path, candidates)
+    assert (total.matched, total.same_object) == (0, 18)
+    assert total.box_drift == pytest.approx(np.quantile(moves.repeat(3), [0.5, 0.95, 1]), abs=1e-5)
+    assert total.score_drift == pytest.approx([0.01] * 3, abs=1e-6)
+    text = str(parity(total))
+    assert "18 of 18 detections show the same object (same class, IoU of 0.5 or more); their boxes moved by" in text
+    assert "boxes moved by 1.8, 3, 3 px, their scores by 0.01, 0.01, 0.01 (median, 95%, largest)." in text
+    assert compared(tmp_path, [detections()]).box_drift == (0, 0, 0)
+    assert "same object" not in str(parity(compared(tmp_path, [detections()])))
+    assert "0 of 3 detections show the same object" in str(parity(compared(tmp_path, [detections()[:0]])))
+
+
 def test_the_most_severe_images_are_kept(tmp_path):
     candidates = [detections()[:2], detections()[1:], detections(), detections()[[0, 2]], detections()[:2]]
     examples = compared(tmp_path, candidates, max_examples=3).examples
@@ -190,6 +230,18 @@ def test_nothing_found_proves_nothing(tmp_path):
     result = parity(comparison)
     assert not result.ok
     assert "torch found nothing" in str(result)
+
+
+def test_equal_metrics_of_0_prove_nothing(tmp_path):
+    note = "torch and ONNX find none of the data set's objects, which proves nothing: are its classes"
+    for value in (0.0, -1.0):
+        figures = dict.fromkeys(FIGURES, value)
+        total = compared(tmp_path, [detections()])
+        result = Parity("torch", figures, (Column(figures, dict.fromkeys(figures, 0.0), total),))
+        assert note in str(result)
+        write_report(result, tmp_path / "report.html", subject="", facts={})
+        assert note in Page(tmp_path / "report.html").text
+    assert note not in str(parity(total))
 
 
 def test_table(tmp_path):
@@ -366,6 +418,32 @@ def test_report_shows_both_versions_of_the_images_that_differ_most(tmp_path):
     # the box that only torch found is outlined, at its position in the image
     text = path.read_text(encoding="utf-8")
     assert text.count('<rect class="missing" x="20.0" y="60.0" width="40.0" height="30.0"/>') == 2
+
+
+def test_without_metrics_there_is_no_table_of_them(tmp_path):
+    total = compared(tmp_path, [detections()])
+    for figures in (FIGURES, {}):
+        result = Parity("torch", figures, (Column(figures, dict.fromkeys(figures, 0.0), total),))
+        write_report(result, tmp_path / "report.html", subject="", facts={})
+        assert ("Metrics" in Page(tmp_path / "report.html").text) == bool(figures)
+
+
+def test_all_detections_above_a_score_are_drawn(tmp_path):
+    """Those that differ too, if they are too many to be listed: otherwise they would look missed by both."""
+    many = 3 * MAX_ROWS
+    corners = np.linspace(0, 80, many)
+    scores = np.linspace(0.9, 0.4, many)
+    boxes = np.stack([corners, corners, corners + 15, corners + 15], 1)
+    path = tmp_path / "0.png"
+    cv2.imwrite(str(path), np.full((*SIZE, 3), 90, np.uint8))
+    comparison = Comparison("ONNX")
+    comparison.add(DatasetImage(0, path, "0.png"), detections(boxes, scores, [0] * many), detections()[:0])
+    (example,) = comparison.examples
+    side = image_pair(example, "torch", "ONNX").sides[0]
+    assert len(side.boxes) == MAX_ROWS
+    drawn = cv2.imdecode(np.frombuffer(base64.b64decode(side.uri.partition(",")[2]), np.uint8), cv2.IMREAD_COLOR)
+    last = round(94.9 * 800 / SIZE[1])
+    assert np.abs(drawn[last - 8 : last + 3, last - 8 : last + 3].astype(int) - 90).max() > 50
 
 
 def test_differing_detections_are_drawn_whatever_their_score(tmp_path):

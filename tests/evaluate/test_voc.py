@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from mmort.evaluate import ImageResult, VocDataset
+from mmort.evaluate import Evaluation, ImageResult, VocDataset
 
 CLASSES = "cat", "dog", "emu"
 
@@ -217,6 +217,15 @@ def test_an_image_set_without_objects(tmp_path):
     results = [result(), result((0, 0.5, SQUARE))]
     assert dataset.score(results, ["mAP"], {}).figures == {"mAP": 0.0, "AP50": 0.0}
     assert set(dataset.score(results, ["recall"], {}).figures.values()) == {-1.0}
+
+
+def test_names_that_are_no_classes(tmp_path):
+    """MAP would be 0, as if the detector were bad."""
+    dataset = write(tmp_path / "VOC2007", {"a": [("Cat", SQUARE, 0)], "b": [("DOG", SQUARE, 0)]})
+    with pytest.raises(ValueError, match=r"has no object of the classes .*; its objects are called Cat, DOG$"):
+        Evaluation(dataset, ["mAP"])
+    some = write(tmp_path / "VOC2012", {"a": [("Cat", SQUARE, 0)], "b": [(CLASSES[0], SQUARE, 0)]})
+    Evaluation(some, ["mAP", "recall"])
 
 
 def test_refusals(by_hand, tmp_path):

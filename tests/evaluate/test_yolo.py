@@ -8,7 +8,7 @@ import pytest
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
-from mmort.evaluate import Evaluation, YoloDataset, dataset_of
+from mmort.evaluate import DatasetWarning, Evaluation, YoloDataset, dataset_of
 from mmort.predict import Detections, write_image
 
 NAMES = ["cat", "dog", "emu"]
@@ -98,10 +98,22 @@ def test_figures_are_those_of_pycocotools(tmp_path, yaml):
 def test_polygons(tmp_path):
     triangle = "1 0.25 0.25 0.75 0.25 0.5 0.5\n"
     dataset = YoloDataset(write(tmp_path, YAML, {0: triangle + triangle, 1: " \n"}))
-    (entry,) = dataset.annotations["annotations"]  # what is labelled twice counts once, as in ultralytics
-    assert entry["bbox"] == [16, 12, 32, 12]
-    assert entry["segmentation"] == [[16, 12, 48, 12, 32, 24]]
+    assert dataset.truth.boxes.tolist() == [[16, 12, 32, 12]]  # a repeated line counts once, as in ultralytics
+    assert dataset.truth.segmentations == ([[16, 12, 48, 12, 32, 24]],)
     dataset.check(["segm"], {})
+
+
+def test_wrong_lines_can_be_left_out(tmp_path):
+    good = "1 0.5 0.5 0.25 0.25\n"
+    path = write(tmp_path, YAML, {0: good + "2 0.5 0.5 1.2 0.25\n", 1: "3 0.5 0.5 0.1 0.1\n" + good})
+    message = r"0\.txt, line 2 must be a label below 3 and .*, from 0 to 1, got '2 0\.5 0\.5 1\.2 0\.25'"
+    with pytest.raises(ValueError, match=f"^evaluate: .*{message}; --skip-wrong-labels leaves such lines out$"):
+        dataset_of(annotation_file=path)
+    with pytest.warns(DatasetWarning, match=rf"data\.yaml: 2 lines of labels left out, the first: .*{message}$"):
+        dataset = dataset_of(annotation_file=path, skip_wrong_labels=True)
+    assert dataset.truth.images.tolist() == [1, 2]
+    with pytest.raises(ValueError, match=r"skip_wrong_labels is for data\.yaml"):
+        dataset_of(annotation_file=tmp_path / "a.json", image_dir=tmp_path, skip_wrong_labels=True)
 
 
 def test_the_root_can_be_replaced(tmp_path):

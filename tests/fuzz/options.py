@@ -33,6 +33,7 @@ VALID = (
     ["triton-repository", "model.onnx", "repository"],
     ["export", "config.py", "--check"],
     ["export", "config.py", "checkpoint.pth", "--texts", "texts.json"],
+    ["benchmark", "model.onnx", "images"],
     ["parity", "config.py", "checkpoint.pth"],
     ["parity", "model.onnx", "other.onnx", "images"],
     ["parity", "model.onnx", "other.onnx", "--ann", "data.yaml"],

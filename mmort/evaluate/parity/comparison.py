@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+import mmort
 from mmort.onnx.verify.matching import match_detections
 from mmort.onnx.verify.values import Tolerances
 from mmort.predict import ImageMasks
@@ -24,6 +25,12 @@ TOLERANCES = Tolerances()
 
 MIN_MASK_IOU = 0.99
 """The smallest IoU of equal masks, unless they differ in a single pixel: rounding moves one across the threshold."""
+
+MIN_IOU = 0.5
+"""The smallest IoU of boxes that show the same object."""
+
+QUANTILES = (0.5, 0.95, 1.0)
+"""Those of the drift of detections that show the same object."""
 
 SCORE_BINS = 20
 
@@ -42,6 +49,9 @@ class ImageComparison:
         Indices of the model's detections without a match.
     max_box_diff, max_score_diff : float
         Over all matches, in pixels of the image, and in score.
+    same_object : ndarray of int64, (R,)
+        For each detection of the reference the index of the model's detection of the same object, equal or not, or -1:
+        its box has the same label and overlaps by an IoU of `MIN_IOU`.
     """
 
     matches: NDArray[np.int64]
@@ -49,6 +59,7 @@ class ImageComparison:
     extra: NDArray[np.int64]
     max_box_diff: float
     max_score_diff: float
+    same_object: NDArray[np.int64]
 
     @property
     def missing(self) -> NDArray[np.int64]:
@@ -102,7 +113,26 @@ def compare_image(reference: Detections, detections: Detections) -> ImageCompari
         extra=np.setdiff1d(np.arange(len(detections)), partners),
         max_box_diff=float(np.abs(detections.boxes[partners] - reference.boxes[matched]).max(initial=0)),
         max_score_diff=float(np.abs(detections.scores[partners] - reference.scores[matched]).max(initial=0)),
+        same_object=_same_object(reference, detections, matches),
     )
+
+
+def _same_object(reference: Detections, detections: Detections, matches: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Match the detections without an equal one: by descending score, each with the one that overlaps it most."""
+    pairs = matches.copy()
+    rest = np.flatnonzero(matches < 0)
+    free = np.setdiff1d(np.arange(len(detections)), matches)
+    if reference.rotated_boxes is not None and detections.rotated_boxes is not None:
+        overlaps = mmort.box_iou_rotated(reference.rotated_boxes[rest], detections.rotated_boxes[free])
+    else:
+        overlaps = mmort.box_iou(reference.boxes[rest], detections.boxes[free])
+    overlaps = np.where(reference.labels[rest, None] == detections.labels[free], np.nan_to_num(overlaps), 0)
+    for row in np.argsort(-reference.scores[rest], kind="stable"):
+        if len(free) and overlaps[row].max() >= MIN_IOU:
+            column = overlaps[row].argmax()
+            pairs[rest[row]] = free[column]
+            overlaps[:, column] = 0
+    return pairs
 
 
 def _rows(detections: Detections) -> NDArray[np.float64]:
@@ -182,10 +212,10 @@ class Comparison:
         How many the reference has, and how many the model has.
     missing, other_masks, extra : int
         Detections of the reference without a match or with another mask, and of the model without a match.
-    max_box_diff, max_score_diff : float
-        Over all matches.
     scores : dict of str to ndarray of int64, (SCORE_BINS,)
         Counts of detections by score, from 0 to 1: of the "reference", "found", "missing" and "extra" ones.
+    same_object : int
+        Detections of the reference whose object the model found, too, with the same box or another one.
     """
 
     name: str
@@ -197,13 +227,13 @@ class Comparison:
     missing: int = 0
     other_masks: int = 0
     extra: int = 0
-    max_box_diff: float = 0.0
-    max_score_diff: float = 0.0
     scores: dict[str, NDArray[np.int64]] = field(
         default_factory=lambda: {
             kind: np.zeros(SCORE_BINS, np.int64) for kind in ("reference", "found", "missing", "extra")
         }
     )
+    same_object: int = 0
+    _drifts: list[NDArray[np.float64]] = field(default_factory=list, repr=False)
     _worst: list[tuple[float, int, Example]] = field(default_factory=list, repr=False)
 
     def add(self, image: DatasetImage, reference: Detections, detections: Detections) -> ImageComparison:
@@ -215,8 +245,7 @@ class Comparison:
         self.missing += len(result.missing)
         self.other_masks += len(result.other_masks)
         self.extra += len(result.extra)
-        self.max_box_diff = max(self.max_box_diff, result.max_box_diff)
-        self.max_score_diff = max(self.max_score_diff, result.max_score_diff)
+        self._add_drift(reference, detections, result.same_object)
         for kind, scores in (
             ("reference", reference.scores),
             ("found", detections.scores),
@@ -241,9 +270,34 @@ class Comparison:
         return 2 * self.matched / total if total else 1.0
 
     @property
+    def box_drift(self) -> tuple[float, ...]:
+        """The `QUANTILES` of the largest difference of a corner, in pixels, over detections of the same object."""
+        return self._quantiles(0)
+
+    @property
+    def score_drift(self) -> tuple[float, ...]:
+        """The `QUANTILES` of the difference of scores over detections of the same object."""
+        return self._quantiles(1)
+
+    @property
     def examples(self) -> list[Example]:
         """The images that differ most, the most severe first."""
         return [example for _, _, example in sorted(self._worst, reverse=True, key=lambda entry: entry[:2])]
+
+    def _add_drift(self, reference: Detections, detections: Detections, same_object: NDArray[np.int64]) -> None:
+        """Add the differences, (2, N), of the detections that show the same object."""
+        matched = np.flatnonzero(same_object >= 0)
+        partners = same_object[matched]
+        of_boxes = np.abs(detections.boxes[partners] - reference.boxes[matched]).max(axis=1, initial=0)
+        self.same_object += len(matched)
+        self._drifts.append(
+            np.array([of_boxes, np.abs(detections.scores[partners] - reference.scores[matched])], float)
+        )
+
+    def _quantiles(self, row: int) -> tuple[float, ...]:
+        """Return the quantiles of a row of the differences; 0 if there are none."""
+        differences = np.concatenate([drift[row] for drift in self._drifts] or [np.zeros(0)])
+        return tuple(np.quantile(differences, QUANTILES).tolist()) if len(differences) else (0.0,) * len(QUANTILES)
 
     def _keep(self, example: Example) -> None:
         """Keep an image if it is among the most severe; of equals the first."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mmort._files.outputs import write_output
-from mmort.evaluate.parity.comparison import MIN_MASK_IOU, TOLERANCES
+from mmort.evaluate.parity.comparison import MIN_IOU, MIN_MASK_IOU, TOLERANCES
 from mmort.evaluate.parity.histogram import histogram
 from mmort.evaluate.parity.image_pairs import DRAW_THRESHOLD, MAX_ROWS, image_pair
 from mmort.evaluate.parity.result import METRIC_TOLERANCE, MIN_AGREEMENT, Column, Parity
@@ -51,6 +51,7 @@ def write_report(parity: Parity, path: str | os.PathLike[str], *, subject: str, 
         max_rows=MAX_ROWS,
         atol=f"{TOLERANCES.atol:g}",
         rtol=f"{TOLERANCES.rtol:.1%}",
+        min_iou=MIN_IOU,
         min_mask_iou=MIN_MASK_IOU,
         metric_tolerance=METRIC_TOLERANCE,
         min_agreement=f"{MIN_AGREEMENT:.1%}",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mmort.predict import Detections
 
 DRAW_THRESHOLD = 0.3
-"""Detections that do not differ are drawn from this score on: low scores cover an image with boxes."""
+"""Detections are drawn from this score on, and the listed ones below it: low scores cover an image with boxes."""
 
 DRAWN_SIDE = 800
 """The longer side of a drawn image, in pixels: sharp on a screen, and about 100 kB."""
@@ -103,7 +103,6 @@ class _Version:
         """Draw the detections, and outline the listed ones."""
         listed = self.listed(lowest)
         shown = self.detections.scores >= DRAW_THRESHOLD
-        shown[self.differing] = False
         shown[listed] = True
         height, width = image.shape[:2]
         boxes = self.detections.boxes[listed].astype(float)

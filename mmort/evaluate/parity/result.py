@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from mmort.evaluate.parity.comparison import Comparison
+from mmort.evaluate.parity.comparison import MIN_IOU, Comparison
 from mmort.predict.output import count_text
 from mmort.tables import lay_out
 
@@ -98,6 +98,11 @@ class Parity:
         elif self.metrics:
             first = next(iter(self.metrics))
             metrics = f"{first} is {metric_text(self.metrics[first])}, and no metric differs. "
+            if max(*self.metrics.values(), *column.metrics.values()) <= 0:
+                metrics += (
+                    f"But {self.reference} and {column.name} find none of the data set's objects, which proves "
+                    "nothing: are its classes, annotations and images those of the detector? "
+                )
         else:
             metrics = ""
         images = "" if self.metrics else f" in {count_text(detections.images, 'image')}"
@@ -109,13 +114,28 @@ class Parity:
         required = f" {MIN_AGREEMENT:.1%} are required." if detections.agreement < MIN_AGREEMENT else ""
         return f"{metrics}{share}.{required}"
 
+    def drift(self, column: Column) -> str:
+        """Describe how far the detections of the same objects moved; empty if all detections are equal."""
+        detections = column.detections
+        if detections.agreement == 1 or not detections.detections:
+            return ""
+        boxes, scores = (
+            ", ".join(f"{value:.2g}" for value in drift) for drift in (detections.box_drift, detections.score_drift)
+        )
+        return (
+            f"{detections.same_object:,} of {detections.detections:,} detections show the same object (same class, IoU "
+            f"of {MIN_IOU} or more); their boxes moved by {boxes} px, their scores by {scores} (median, 95%, largest)."
+        )
+
     def __str__(self) -> str:
         """Lay out the metrics and the detections, and a line for each model."""
         heading, counts = ["", self.reference], ["detections", str(self.columns[0].detections.detections)]
         for column in self.columns:
             heading += [column.name, "difference"]
             counts += [str(column.detections.found), f"{column.detections.matched} equal"]
-        verdicts = [f"{self.verdict(column)}: {self.summary(column)}" for column in self.columns]
+        verdicts = [
+            f"{self.verdict(column)}: {self.summary(column)} {self.drift(column)}".rstrip() for column in self.columns
+        ]
         return "\n".join([lay_out([heading, *self.rows(), counts]), *verdicts])
 
 

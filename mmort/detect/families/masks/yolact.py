@@ -185,8 +185,10 @@ class YOLACTTestCfg(Schema):
     mask_thr: float = 0.5
 
     ignored: ClassVar = {
+        "class_agnostic": "MMDetection does not read it",
         "min_bbox_size": "MMDetection does not read it",
         "mask_thr_binary": "MMDetection reads mask_thr",
+        "nms": "MMDetection suppresses by iou_thr and top_k",
     }
 
 
