@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +51,21 @@ class Artifact:
     def array(self, tensor: onnx.TensorProto) -> NDArray[Any]:
         """Return the numbers of a tensor."""
         return onnx.numpy_helper.to_array(tensor, os.fspath(self.directory))
+
+    def with_constant(self, name: str, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Artifact:
+        """Return a copy with another value of a constant."""
+        model = onnx.ModelProto()
+        model.CopyFrom(self.model)
+        tensors = [tensor for tensor in model.graph.initializer if tensor.name == name]
+        tensors += [
+            attribute.t
+            for node in structure.nested(model.graph.node)
+            for attribute in node.attribute
+            if node.op_type == "Constant" and node.output[0] == name and attribute.name == "value"
+        ]
+        for tensor in tensors:
+            tensor.CopyFrom(onnx.numpy_helper.from_array(change(self.array(tensor)), tensor.name))
+        return Artifact(model, self.directory, self.libraries)
 
     def session(
         self, outputs: Sequence[str], inputs: Sequence[onnx.ValueInfoProto] = (), *, own_library: bool = True

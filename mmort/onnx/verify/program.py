@@ -74,11 +74,12 @@ class Program:
     def __init__(self, exported: torch.export.ExportedProgram, outputs: Sequence[str]) -> None:
         self.exported = exported
         self.nodes = list(exported.graph.nodes)
-        self._same = _common_subexpressions(self.nodes)
-        self._last_readers = _last_readers(self.nodes, self._same)
+        self.same = _common_subexpressions(self.nodes)
+        """For each node the first that computes the same, of which the file has one value."""
+        self.last_readers = _last_readers(self.nodes, self.same)
         results = [leaf for leaf in tree_leaves(self.nodes[-1].args[0]) if leaf is not None]
         self.outputs = [
-            (name, self._source(result) if isinstance(result, fx.Node) else None)
+            (name, self.source_of(result) if isinstance(result, fx.Node) else None)
             for name, result in zip(outputs, results, strict=True)
         ]
         """The names and sources of the outputs; numbers that do not depend on the inputs have none."""
@@ -90,28 +91,28 @@ class Program:
         for node in self.nodes[:-1]:
             value = node.meta.get("val")
             if isinstance(value, (list, tuple)):
-                sources |= {f"{node.name}__{item}": Source(self._same[node], item) for item in range(len(value))}
+                sources |= {f"{node.name}__{item}": Source(self.same[node], item) for item in range(len(value))}
             else:
-                sources[node.name] = self._source(node)
+                sources[node.name] = self.source_of(node)
         return sources | {name: source for name, source in self.outputs if source is not None}
 
-    def _source(self, node: fx.Node) -> Source:
+    def source_of(self, node: fx.Node) -> Source:
         """Return the source of a node's value, which may be a part of another's."""
-        node = self._same[node]
+        node = self.same[node]
         if node.target is operator.getitem:
-            return Source(self._same[node.args[0]], node.args[1])  # type: ignore[index, arg-type]
+            return Source(self.same[node.args[0]], node.args[1])  # type: ignore[index, arg-type]
         return Source(node)
 
     def choices(self) -> Iterator[fx.Node]:
         """Yield the nodes whose result may jump where their inputs differ by rounding only."""
         for node in self.nodes:
-            if node.op == "call_function" and self._same[node] is node and _chooses(node):
+            if node.op == "call_function" and self.same[node] is node and _chooses(node):
                 yield node
 
     def floats_read(self, node: fx.Node) -> Iterator[Source]:
         """Yield the floating-point tensors that a node reads."""
         for argument in node.all_input_nodes:
-            source = self._source(argument)
+            source = self.source_of(argument)
             if _is_floating(source.of(source.node.meta.get("val"))):
                 yield source
 
@@ -232,7 +233,7 @@ class _Run:
 
     def step(self, node: fx.Node) -> None:
         """Compute a node in all runs, compare it if it is a cut, and free what no later node reads."""
-        streams, same = self.streams, self._program._same[node]
+        streams, same = self.streams, self._program.same[node]
         if node.op == "output":
             results = [leaf for leaf in tree_leaves(node.args[0]) if leaf is not None]
             self.outputs = [
@@ -245,7 +246,7 @@ class _Run:
             streams.set(node, getattr(self._program.exported.graph_module, str(node.target)))
         elif node.op == "call_function":
             self._call(node)
-        streams.drop(self._program._last_readers.get(node, ()))
+        streams.drop(self._program.last_readers.get(node, ()))
 
     def _call(self, node: fx.Node) -> None:
         """Compute a node in all runs."""
@@ -268,7 +269,8 @@ class _Run:
             )
             for item, replacement in self._given[node].items():
                 source = Source(node, item)
-                self._compare(Cut(source, *map(_tensor, map(source.of, (value, exact, rounded))), inputs))
+                tensors = [_tensor(source.of(stream)) for stream in (value, exact, rounded)]
+                self._compare(Cut(source, tensors[0], tensors[1], tensors[2], inputs))
                 forced, exact, rounded = (_replaced(stream, item, replacement) for stream in (forced, exact, rounded))
         streams.forced[node], streams.exact[node], streams.rounded[node] = forced, exact, rounded
 
@@ -337,8 +339,8 @@ def _common_subexpressions(nodes: Sequence[fx.Node]) -> dict[fx.Node, fx.Node]:
         if getattr(node.target, "overloadpacket", None) in _COPIES:
             same[node] = same[node.args[0]]  # type: ignore[index]
             continue
-        key = repr(fx.node.map_arg((node.target, node.args, node.kwargs), lambda argument: same[argument]))
-        same[node] = first.setdefault(key, node)
+        arguments = fx.node.map_arg((node.args, node.kwargs), lambda argument: same[argument])
+        same[node] = first.setdefault((node.target, repr(arguments)), node)
     return same
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,16 @@ _BATCH_NORMS = _aten._native_batch_norm_legit_no_training.default, _aten.batch_n
 _Array = NDArray[Any]
 
 
-def problems(program: Program, artifact: Artifact, *, definitions: bool = False) -> Iterator[str]:
+@dataclass(frozen=True)
+class Problem:
+    """A constant or an attribute that is not the program's."""
+
+    text: str
+    constant: str | None = None
+    """The name of the constant, which may be the translation's own."""
+
+
+def problems(program: Program, artifact: Artifact, *, definitions: bool = False) -> Iterator[Problem]:
     """Yield the constants and attributes of a file that are not the program's.
 
     With `definitions`, operators of mmort's are nodes of the standard, whose constants are their own.
@@ -52,16 +62,17 @@ def problems(program: Program, artifact: Artifact, *, definitions: bool = False)
     numbers, regions = _Numbers(program), _Regions(program, artifact.model)
     for name, array in artifact.constants():
         nodes = regions.reading(name)
-        if definitions and any(map(_is_definition, nodes)):
-            continue
         readers = {node.op_type for node in regions.readers[name]}
+        if not readers or (definitions and any(map(_is_definition, nodes))):
+            continue
         if not numbers.have(name, array, nodes, readers):
-            yield f"{name}, read by {', '.join(sorted(readers))}, is not among the constants of torch's program"
+            text = f"{name}, read by {', '.join(sorted(readers))}, is not among the constants of torch's program"
+            yield Problem(text, name)
     for node in artifact.model.graph.node:
         nodes = regions.of_node(node)
         if not (definitions and any(map(_is_definition, nodes))):
             for problem in numbers.attribute_problems(node, nodes):
-                yield f"{node.op_type} {node.output[0]} {problem}"
+                yield Problem(f"{node.op_type} {node.output[0]} {problem}")
 
 
 class _Numbers:
@@ -123,12 +134,15 @@ class _Numbers:
             if node.target not in _BATCH_NORMS:
                 continue
             gamma, beta, mean, variance = (self._tensor(argument) for argument in node.args[1:5])
-            convolution = node.args[0]
-            if mean is None or variance is None or not isinstance(convolution, fx.Node):
+            convolution, epsilon = node.args[0], node.args[-1]
+            if (
+                mean is None
+                or variance is None
+                or not isinstance(convolution, fx.Node)
+                or not isinstance(epsilon, float)
+            ):
                 continue
-            scale = (1.0 if gamma is None else gamma.astype(np.float64)) / np.sqrt(
-                variance.astype(np.float64) + float(node.args[-1])
-            )
+            scale = (1.0 if gamma is None else gamma) / np.sqrt(variance.astype(np.float64) + epsilon)
             weight = self._tensor(convolution.args[1]) if len(convolution.args) > 1 else None
             bias = self._tensor(convolution.args[2]) if len(convolution.args) > 2 else None
             shift = ((0.0 if bias is None else bias.astype(np.float64)) - mean) * scale
@@ -162,10 +176,10 @@ class _Numbers:
                 )
                 yield f"has another {' and '.join(names)} than torch's call"
             return
-        numbers = None
+        numbers: _Array | None = None
         for name, value in attributes.items():
             if isinstance(value, float) and name not in _UNUSED:
-                numbers = np.float32([*_GENERAL, *self._numbers(nodes)]) if numbers is None else numbers
+                numbers = np.array([*_GENERAL, *self._numbers(nodes)], np.float32) if numbers is None else numbers
                 if np.float32(value) not in numbers:
                     yield f"has the {name} {value:g}, which torch's call has not"
         if node.op_type in ("MaxPool", "AveragePool"):
@@ -218,7 +232,7 @@ class _Regions:
                     self.readers[name].append(node)
         initializers = {tensor.name for tensor in model.graph.initializer}
         self._names = {name for node in model.graph.node for name in node.output} | initializers
-        self._in_file = {program.sources[name].node for name in self._names if name in program.sources}
+        self._nodes_in_file = {program.sources[name].node for name in self._names if name in program.sources}
         self._of_outputs: dict[str, list[fx.Node]] = {}
 
     def reading(self, name: str) -> list[fx.Node]:
@@ -248,7 +262,7 @@ class _Regions:
                 if (
                     argument.op == "call_function"
                     and argument not in seen
-                    and self.program._source(argument).node not in self._in_file
+                    and self.program.source_of(argument).node not in self._nodes_in_file
                 ):
                     seen.add(argument)
                     pending.append(argument)

@@ -42,10 +42,11 @@ def open_session(
         import onnxruntime
     except ModuleNotFoundError:
         raise ImportError("mmort.onnx.verify needs ONNX Runtime: pip install onnxruntime") from None
-    in_memory = not isinstance(source, (str, os.PathLike))
-    name = "the model" if in_memory else os.fspath(source)
-    if not in_memory:
+    if isinstance(source, (str, os.PathLike)):
         require_model_name(source)
+        name = os.fspath(source)
+    else:
+        name = "the model"
     options = silent_options()
     # Threads that wait by spinning take time from torch, which runs in turn with the file.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -54,7 +55,7 @@ def open_session(
             if os.path.exists(library) and not os.path.isfile(library):
                 raise ValueError(f"library must be a regular file, got {os.fspath(library)}")
             options.register_custom_ops_library(os.fspath(library))
-        content = source.SerializeToString() if in_memory else os.fspath(source)
+        content = os.fspath(source) if isinstance(source, (str, os.PathLike)) else source.SerializeToString()
         if own_library and not _has_functions_of_our_names(source, name):
             return mmort.ort.session(content, sess_options=options)
         return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
