@@ -224,9 +224,8 @@ def test_portable(tmp_path):
         dynamic_shapes=shapes,
         portable=True,
     )
-    assert {row.inputs for row in report.rows if "no library" in row.inputs} == {
-        f"{n}x4, {n}, no library" for n in (20, 26, 14)
-    }
+    alone = {row.inputs for row in report.rows if row.compared.endswith("without mmort's library")}
+    assert alone == {f"{n}x4, {n}" for n in (20, 26, 14)}
     boxes, scores = boxes.numpy()[:7], np.linspace(0, 1, 7, dtype=np.float32)
     feeds = {"boxes": boxes, "scores": scores}
     plain = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, feeds)
@@ -290,7 +289,7 @@ def test_missing_translations(tmp_path):
     report = mmort.onnx.export(
         model, (example,), tmp_path / "missing.onnx", dynamic_shapes=({0: "b", 1: "h", 2: "w"},), opset_version=18
     )
-    assert len(report.rows) > 3 * len(MISSING)
+    assert all(row.values >= len(MISSING) for row in report.rows if "outputs" in row.compared)
 
 
 @pytest.mark.parametrize("scan", [torch.cummax, torch.cummin])
@@ -437,7 +436,8 @@ def test_frozen_branch_is_refused_and_named(exporter, dims, tmp_path):
         exporter=exporter,
         match=match,
     )
-    assert [row.ok for row in error.report.rows] == [True, True, False]  # wider images, and higher ones
+    differing = {row.inputs: True for row in error.report.rows} | {row.inputs: row.ok for row in error.report.rows}
+    assert [*differing.values()].count(False) == 1  # images that are higher than wide
     assert isinstance(error, mmort.onnx.VerificationError)
 
 
@@ -564,8 +564,7 @@ def export_edited(path, change, model=RELU, **options):
     """Export a model and its arguments with a change of the draft."""
     with Draft(*model, path, Options(**options)) as draft:
         draft.trace()
-        with draft.edit() as edited:
-            change(edited)
+        change(draft.artifact.model)
         return draft.accept(draft.prove())
 
 
@@ -588,7 +587,7 @@ def test_an_edit_may_give_an_input_a_default_value(tmp_path):
 
     path, args = tmp_path / "add.onnx", (torch.randn(4), torch.randn(4))
     report = export_edited(path, give_default, (torch.add, args), input_names=["input", "other"])
-    assert {row.inputs for row in report.rows} == {"4, 4"}
+    assert {row.inputs for row in report.rows} == {"4, 4", "-"}
     assert mmort.onnx.verify(path, lambda x: x + 1, [args[:1]]).ok
     assert not mmort.onnx.verify(path, lambda x, y: x + 1, [args]).ok
     with pytest.raises(ValueError, match=r"inputs must have length 1 \(input\), got 3"):
@@ -602,7 +601,7 @@ def test_a_draft_is_written_if_its_report_is_ok(problem, tmp_path):
     refusal_of_draft = pytest.raises(mmort.onnx.VerificationError, match="DIFFERS: differs")
     with refusal_of_draft if problem else nullcontext(), Draft(*RELU, path, Options()) as draft:
         draft.trace()
-        compared = draft.file.read_bytes()
+        compared = draft.artifact.model.SerializeToString()
         assert not path.exists()
         assert draft.accept(report) is report
     assert [file.read_bytes() for file in tmp_path.iterdir()] == ([] if problem else [compared])
@@ -615,7 +614,8 @@ def test_errors_name_the_file_that_was_asked_for(tmp_path):
     path = tmp_path / "relu.onnx"
     with pytest.raises(mmort.onnx.VerificationError) as caught:
         export_edited(path, break_node)
-    assert f"ONNX Runtime cannot load {path}: " in str(caught.value)
+    assert f"export: {path} was not written" in str(caught.value)
+    assert "ONNX Runtime cannot load the model: " in str(caught.value)
     assert ".mmort-" not in str(caught.value)
 
 

@@ -40,6 +40,9 @@ _NORMALIZATIONS = tuple(
 _GATES = torch.ops.aten.silu.default, torch.ops.aten.gelu.default
 """Products of a number and a sigmoid of it."""
 
+BLOCK = 16
+"""The square root of the number of terms that are summed up before sums are."""
+
 GRID = 64
 """Numbers that are a multiple of its reciprocal, such as coordinates of cells, are taken to be exact."""
 
@@ -77,7 +80,10 @@ def rounded_otherwise(seed: int) -> Intercepted:
 
 
 def _size_of_terms(func: Any, args: Sequence[Any]) -> Tensor:
-    """Return how large the terms of a sum of products are together, for each output; they may cancel each other."""
+    """Return how large the terms of a sum of products are together, for each output; they may cancel each other.
+
+    Of many terms in order, each sum is rounded, and sums grow.
+    """
     if func is _CONVOLUTION:
         input, weight, transposed = args[0], args[1], args[6]
         norms = weight.transpose(0, 1).flatten(1).norm(dim=1) if transposed else weight.flatten(1).norm(dim=1)
@@ -87,7 +93,8 @@ def _size_of_terms(func: Any, args: Sequence[Any]) -> Tensor:
     else:
         input, weight = args[-2:]
         norms = weight.norm(dim=-2, keepdim=weight.ndim > 2)
-    size: Tensor = input.square().mean().sqrt() * norms
+    terms = weight[0].numel() if func is _CONVOLUTION else weight.shape[-2]
+    size: Tensor = input.square().mean().sqrt() * norms * max(1.0, terms**0.5 / BLOCK)
     return size
 
 

@@ -67,7 +67,7 @@ def problems(program: Program, artifact: Artifact, *, definitions: bool = False)
             continue
         if not numbers.have(name, array, nodes, readers):
             text = f"{name}, read by {', '.join(sorted(readers))}, is not among the constants of torch's program"
-            yield Problem(text, name)
+            yield Problem(text, None if numbers.name(name) else name)
     for node in artifact.model.graph.node:
         nodes = regions.of_node(node)
         if not (definitions and any(map(_is_definition, nodes))):
@@ -104,6 +104,10 @@ class _Numbers:
             numbers = np.array([*_GENERAL, *self._numbers(nodes)], np.float64)
             numbers = np.concatenate([numbers, -numbers, 1 / numbers]).astype(array.dtype)
         return bool(np.isin(finite, numbers).all())
+
+    def name(self, constant: str) -> bool:
+        """Return whether a constant has the name of a tensor of the program, or of a bias that was folded into one."""
+        return constant.removesuffix("_bias") in self._tensors
 
     def _read(self, nodes: Iterable[fx.Node], array: _Array) -> Iterator[_Array]:
         """Yield the program's constant tensors of an array's size that nodes read or are."""

@@ -1,0 +1,266 @@
+"""The proof of a file: what it accepts although numbers differ, and what it refuses although they hardly do."""
+
+import numpy as np
+import onnx
+import onnx.helper as oh
+import pytest
+import torch
+
+from mmort.onnx.export.draft import Draft
+from mmort.onnx.export.options import Options
+from mmort.onnx.verify.proof import CONSTANTS, LIMIT, Noisy
+
+
+class Chooses(torch.nn.Module):
+    """Logits of a layer, the best of them, and which are above a threshold: rounding decides both."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = torch.nn.Linear(16, 64)
+
+    def forward(self, x):
+        logits = self.layer(x)
+        best, indices = logits.topk(8)
+        return best.clamp(max=40.0), indices, logits > 0.25, logits.softmax(1)
+
+
+def draft_of(module, args, path, change=lambda model: None, **options):
+    """Return the draft of a module's file, changed."""
+    with Draft(module, args, path, Options(**options)) as draft:
+        draft.trace()
+        change(draft.artifact.model)
+        draft.accept(None)
+    return draft
+
+
+def insert(model, before, op_type, *inputs, **attributes):
+    """Let the first node of a type read its first input through another node."""
+    nodes = model.graph.node
+    position = next(index for index, node in enumerate(nodes) if node.op_type == before)
+    node = oh.make_node(op_type, [nodes[position].input[0], *inputs], ["inserted"], **attributes)
+    nodes[position].input[0] = "inserted"
+    nodes.insert(position, node)
+
+
+def constant(model, name, *numbers):
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(numbers, np.float32), name))
+
+
+def node_of(model, op_type):
+    return next(node for node in model.graph.node if node.op_type == op_type)
+
+
+ARGS = (torch.randn(4, 16, generator=torch.Generator().manual_seed(0)),)
+
+
+def prove(tmp_path, change=lambda model: None, module=None, args=ARGS, **further):
+    return draft_of((module or Chooses()).eval(), args, tmp_path / "x.onnx", change).prove(**further)
+
+
+def test_a_right_file(tmp_path):
+    report = prove(tmp_path)
+    assert report.ok
+    assert [row.compared for row in report.rows].count("torch's program with the model") == 3
+    assert report.rows[-1].compared == CONSTANTS
+    assert max(row.factor for row in report.rows if row.factor is not None) < LIMIT
+
+
+def test_choices_that_rounding_flips_are_accepted(tmp_path):
+    """The file's logits are off by a rounding, and on the other side of the threshold; so they are chosen rightly."""
+    module = Chooses()
+    with torch.no_grad():
+        logits = module.layer(ARGS[0])
+        module.layer.bias += 0.25 - logits[0, 0]  # so that the first logit is at the threshold, within rounding
+        at_threshold = module.layer(ARGS[0])[0, 0]
+    assert (at_threshold - 0.25).abs() < 1e-7
+
+    def round_otherwise(model):
+        constant(model, "rounding", 1 + (-(2**-21) if at_threshold > 0.25 else 2**-21))
+        gemm = next(node for node in model.graph.node if node.op_type == "Gemm")
+        gemm.output[0], name = "rounded", gemm.output[0]
+        position = list(model.graph.node).index(gemm) + 1
+        model.graph.node.insert(position, oh.make_node("Mul", ["rounded", "rounding"], [name]))
+
+    draft = draft_of(module.eval(), ARGS, tmp_path / "x.onnx", round_otherwise)
+    session = draft.artifact.session([value.name for value in draft.artifact.model.graph.output])
+    above = session.run(None, {"x": ARGS[0].numpy()})[2]
+    with torch.no_grad():
+        assert (above != module(*ARGS)[2].numpy()).any()  # end to end they differ
+    report = draft.prove()
+    (constants,) = (row for row in report.rows if row.compared == CONSTANTS)
+    assert "rounding, read by Mul" in constants.problem
+    assert all(row.ok for row in report.rows if row is not constants), str(report)
+
+
+def test_choices_must_be_the_same_given_the_same_numbers(tmp_path):
+    def include_the_threshold(model):
+        node_of(model, "Greater").op_type = "GreaterOrEqual"
+
+    threshold = torch.full((4, 16), 0.25)
+    comparison = torch.nn.Module()
+    comparison.forward = lambda x: x > 0.25
+    report = prove(tmp_path, include_the_threshold, comparison, (threshold,))
+    assert not report.ok
+    assert "64 of 64 differ" in str(report)
+    assert prove(tmp_path, lambda model: None, comparison, (threshold,)).ok
+
+
+def test_equal_numbers_may_be_taken_in_another_order(tmp_path):
+    class Best(torch.nn.Module):
+        def forward(self, x):
+            numbers, indices = (x * 4).round().topk(6)
+            return numbers, indices, x.round().argmax(1)
+
+    def reverse(model):
+        """Let the file look at the numbers from the end, and count from there."""
+        insert(model, "TopK", "Gather", "backwards", axis=1)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.arange(15, -1, -1), "backwards"))
+        top = node_of(model, "TopK")
+        name, top.output[1] = top.output[1], "from the end"
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(15), "last"))
+        model.graph.node.append(oh.make_node("Sub", ["last", "from the end"], [name]))
+
+    report = prove(tmp_path, reverse, Best(), (torch.randn(4, 16, generator=torch.Generator().manual_seed(1)),))
+    assert report.ok, str(report)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        pytest.param(lambda model: node_of(model, "TopK").attribute.append(oh.make_attribute("largest", 0)), "topk"),
+        pytest.param(lambda model: setattr(node_of(model, "Softmax").attribute[0], "i", 0), "softmax"),
+        pytest.param(
+            lambda model: (constant(model, "more", 1 + 1e-4), insert(model, "Softmax", "Mul", "more")), "softmax"
+        ),
+        pytest.param(lambda model: insert(model, "Softmax", "Identity", "x"), "cannot load"),
+    ],
+    ids=["order", "axis", "numbers", "invalid"],
+)
+def test_wrong_files(change, problem, tmp_path):
+    report = prove(tmp_path, change)
+    assert not report.ok
+    assert problem in str(report)
+
+
+def test_a_limit_that_no_input_reaches(tmp_path):
+    def raise_limit(model):
+        clip = node_of(model, "Clip")
+        constant(model, "limit", 40.0001)
+        model.graph.initializer[-1].dims[:] = []
+        clip.input[2] = "limit"
+
+    report = prove(tmp_path, raise_limit)
+    assert [row.compared for row in report.rows if row.problem] == [CONSTANTS]
+    assert "limit, read by Clip, is not among the constants" in str(report)
+
+
+def test_attributes_that_no_input_shows(tmp_path):
+    pool = torch.nn.MaxPool2d(3, 2, 1)  # the window at the edge is the same either way
+    args = (torch.randn(1, 2, 7, 7),)
+
+    def round_up(model):
+        attributes = {attribute.name: attribute for attribute in node_of(model, "MaxPool").attribute}
+        attributes["ceil_mode"].i = 1
+
+    report = prove(tmp_path, round_up, pool, args)
+    assert [row.compared for row in report.rows if row.problem] == [CONSTANTS]
+    assert "another window" in str(report)
+
+
+def test_constants_of_a_translation_are_shown_by_other_numbers(tmp_path):
+    class Variance(torch.nn.Module):
+        def forward(self, x):
+            return x.var(1, correction=0), torch.log2(x.abs() + 1)
+
+    assert prove(tmp_path, module=Variance()).ok
+
+
+def test_weights_are_the_modules(tmp_path):
+    """An error of one weight that is below rounding."""
+
+    def change(model):
+        (weight,) = (tensor for tensor in model.graph.initializer if tensor.name == "layer.weight")
+        numbers = onnx.numpy_helper.to_array(weight).copy()
+        numbers[3, 5] *= 1 + 1e-6
+        weight.CopyFrom(onnx.numpy_helper.from_array(numbers, weight.name))
+
+    report = prove(tmp_path, change)
+    assert [row.compared for row in report.rows if row.problem] == [CONSTANTS]
+    assert "layer.weight" in str(report)
+
+
+@pytest.mark.parametrize("scale", [1.0, 3.0])
+def test_folded_normalizations(scale, tmp_path):
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4))
+    module[1].running_var.uniform_(0.5, 2)
+    module[1].running_mean.normal_()
+
+    def change(model):
+        for tensor in model.graph.initializer:
+            numbers = onnx.numpy_helper.to_array(tensor)
+            if numbers.ndim == 1:
+                changed = np.where(np.arange(4) == 2, numbers * np.float32(scale), numbers)
+                tensor.CopyFrom(onnx.numpy_helper.from_array(changed, tensor.name))
+
+    report = prove(tmp_path, change, module, (torch.randn(1, 3, 8, 8),))
+    assert report.ok == (scale == 1)
+
+
+def test_what_torch_froze_is_a_difference_of_program_and_model(tmp_path):
+    class Frozen(torch.nn.Module):
+        def forward(self, x):
+            return x * (2 if x.shape[0] <= x.shape[1] else 3)
+
+    names = {"x": {0: "n", 1: "m"}}
+    draft = draft_of(Frozen().eval(), (torch.randn(5, 7),), tmp_path / "x.onnx", dynamic_shapes=names)
+    report = draft.prove()
+    assert {row.compared for row in report.rows if row.problem} == {"torch's program with the model"}
+
+
+def test_noise_shows_a_threshold_that_the_inputs_do_not_reach(tmp_path):
+    class Head(torch.nn.Module):
+        def forward(self, x):
+            head = x * 1.5
+            return (head > 100).float(), head
+
+    def halve(model):
+        node_of(model, "Greater").input[0], node_of(model, "Greater").input[1] = "doubled", "threshold"
+        multiply = node_of(model, "Mul")
+        constant(model, "two", 2.0)
+        constant(model, "threshold", 100.0)
+        model.graph.node.insert(1, oh.make_node("Mul", [multiply.output[0], "two"], ["doubled"]))
+
+    draft = draft_of(Head().eval(), ARGS, tmp_path / "x.onnx", halve, output_names=["above", "head"])
+    assert all(row.ok for row in draft.prove().rows if row.compared != CONSTANTS)
+    noisy = Noisy(ARGS, 30, "with noise", 0)
+    report = draft.prove(heads=["head"], noisy=[noisy])
+    assert any(row.problem and "with noise" in row.compared for row in report.rows), str(report)
+
+
+def test_values_without_a_name_are_computed_from_those_before(tmp_path):
+    """A file may lack values of the program: choices are then compared from the values before."""
+
+    def rename(model):
+        gemm = node_of(model, "Gemm")
+        old = gemm.output[0]
+        for node in model.graph.node:
+            node.input[:] = ["renamed" if name == old else name for name in node.input]
+            node.output[:] = ["renamed" if name == old else name for name in node.output]
+
+    assert prove(tmp_path, rename).ok
+
+
+def test_nan_and_infinities_are_compared_as_numbers(tmp_path):
+    class Log(torch.nn.Module):
+        def forward(self, x):
+            return x.log(), x.log() > -1
+
+    args = (torch.tensor([[-1.0, 0.0, 1.0, torch.inf, torch.nan]]),)
+    assert prove(tmp_path, module=Log(), args=args).ok
+
+    def absolute(model):
+        insert(model, "Log", "Abs")
+
+    assert not prove(tmp_path, absolute, Log(), args).ok
