@@ -87,10 +87,7 @@ def test_choices_that_rounding_flips_are_accepted(tmp_path):
     above = session.run(None, {"x": ARGS[0].numpy()})[2]
     with torch.no_grad():
         assert (above != module(*ARGS)[2].numpy()).any()  # end to end they differ
-    report = draft.prove()
-    (constants,) = (row for row in report.rows if row.compared == CONSTANTS)
-    assert "rounding, read by Mul" in constants.problem
-    assert all(row.ok for row in report.rows if row is not constants), str(report)
+    assert draft.prove().ok
 
 
 def test_choices_must_be_the_same_given_the_same_numbers(tmp_path):
