@@ -2,9 +2,8 @@
 
 `options` is checked before any work; `pipeline` has the steps in order, and `progress` prints them; `examples` makes
 the inputs that a file is traced and compared with; `exported_detector`, `graph_masks` and `graph_panoptic` give the
-file its inputs and outputs, and `open_vocabulary` the text encoder beside it; `proof` compares it with torch, also
-where rounding decides, `head_outputs` and `crowd` what detections alone do not prove, and `unseen` what hardly any
-input shows; `show` is what ``--show`` shows.
+file its inputs and outputs, and `open_vocabulary` the text encoder beside it; `head_outputs` gives the outputs of heads
+names, and `proof` chooses the inputs that show most of a detector; `show` is what ``--show`` shows.
 
 Importing this package needs neither torch nor onnx; `export` imports them when it is called.
 """

@@ -172,7 +172,8 @@ class _Runs:
             for problem in problems(self._program, self._artifact, definitions=self._inlined)
             if problem.constant is None or not self._is_shown(problem.constant)
         ]
-        yield ProofRow("-", CONSTANTS, 0, None, "", "; ".join(wrong[:MAX_PROBLEMS]))
+        count = sum(1 for _ in self._artifact.constants())
+        yield ProofRow("-", CONSTANTS, count, None, "", "; ".join(wrong[:MAX_PROBLEMS]))
 
     def _is_shown(self, name: str) -> bool:
         """Return whether the smallest inputs would show that a constant was slightly larger."""
