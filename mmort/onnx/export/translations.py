@@ -4,7 +4,8 @@ Operators of mmort become one node each.  Those of torch that its exporter lacks
 ONNX operators.  Found by exporting with torch 2.13: cummax and cummin, sort and argsort with ``stable=True``,
 masked_select, amax and amin of all elements, searchsorted and isin, cdist, kthvalue, median along a dimension, and
 adaptive_avg_pool2d, whose own translation is wrong at sizes other than the example's.  Each computes what torch does on
-the CPU, including NaN and ties unless its docstring says otherwise.
+the CPU, including NaN and ties unless its docstring says otherwise; amax and amin ignore NaN.  Those that are wrong for
+special values only are in `mmort.onnx.export.special_values`.
 """
 
 from __future__ import annotations
