@@ -16,9 +16,9 @@ import torch.nn.functional as F
 
 import mmort.onnx
 import mmort.ort
-from mmort.onnx.export.torch_internals import quiet
+from mmort.onnx.export.torch_internals import linear_rewriting, quiet
 
-ROWS_OF_A_MODEL = 60
+ROWS_OF_A_MODEL = 40
 NAN, INF = math.nan, math.inf
 MAX, MIN = 2**63 - 1, -(2**63)
 tensor = torch.tensor
@@ -641,7 +641,7 @@ def results(request):
         tuple(dict.fromkeys(range(x.ndim), torch.export.Dim.DYNAMIC) if row.others else {} for x in row.inputs)
         for row in rows
     ]
-    with quiet(), torch.no_grad():
+    with quiet(), torch.no_grad(), linear_rewriting():
         program = torch.onnx.export(
             Model(rows).eval(),
             (example,),
