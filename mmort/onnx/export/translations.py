@@ -4,14 +4,15 @@ Operators of mmort become one node each.  Those of torch that its exporter lacks
 ONNX operators.  Found by exporting with torch 2.13: cummax and cummin, sort and argsort with ``stable=True``,
 masked_select, amax and amin of all elements, searchsorted and isin, cdist, kthvalue, median along a dimension, and
 adaptive_avg_pool2d, whose own translation is wrong at sizes other than the example's.  Each computes what torch does on
-the CPU, including NaN and ties unless its docstring says otherwise.
+the CPU, including NaN and ties unless its docstring says otherwise; amax and amin ignore NaN.  Those that are wrong for
+special values only are in `mmort.onnx.export.special_values`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
-from inspect import Parameter, Signature
+from inspect import Parameter, Signature, signature
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from onnx.defs import OpSchema
 from onnxscript import ir
 
 from mmort import schemas
+from mmort.onnx.export import special_values
 from mmort.onnx.export.calls import arrange, exported_operators
 from mmort.onnx.graph.builder import END, Builder, Value
 from mmort.onnx.op_schemas import VERSION, op_schema
@@ -61,7 +63,16 @@ def _with_signature(overload: Any, translation: Translation) -> Translation:
     def translate(*args: Any, **kwargs: Any) -> Any:
         return translation(*args, **kwargs)
 
-    translate.__signature__ = Signature(  # type: ignore[attr-defined]
+    translate.__signature__ = _signature(overload)  # type: ignore[attr-defined]
+    translate.__annotations__ = {}
+    return translate
+
+
+def _signature(overload: Any) -> Signature:
+    """Return the signature of torch's operator, or of Python's for sizes."""
+    if not isinstance(overload, torch._ops.OpOverload):
+        return signature(overload)
+    return Signature(
         [
             Parameter(
                 argument.name,
@@ -71,8 +82,6 @@ def _with_signature(overload: Any, translation: Translation) -> Translation:
             for argument in overload._schema.arguments
         ]
     )
-    translate.__annotations__ = {}
-    return translate
 
 
 class ExportBuilder(Builder):
@@ -192,7 +201,8 @@ def _searchsorted(
     side: str | None = None,
     sorter: Value | None = None,
 ) -> Value:
-    """Count the boundaries below each value, with memory for each pair; NaN values come first, in torch last."""
+    """Count the boundaries below each value, with memory for each pair; NaN values come last."""
+    is_floating_point = boundaries.handle.dtype.is_floating_point()
     if sorter is not None:
         boundaries = op.GatherElements(boundaries, sorter, axis=-1)
     if not isinstance(values, Value):
@@ -201,6 +211,8 @@ def _searchsorted(
         boundaries = op.Unsqueeze(boundaries, [-2])
     values = op.Unsqueeze(values, [-1])
     smaller = boundaries <= values if right or side == "right" else boundaries < values
+    if is_floating_point:
+        smaller = smaller | op.IsNaN(values)
     count = op.ReduceSum(smaller.to(ir.DataType.INT64), [-1], keepdims=0)
     return count.to(ir.DataType.INT32) if out_int32 else count
 
@@ -272,5 +284,6 @@ _WRITERS: dict[Callable[..., Any], Callable[..., Any]] = {
     _aten.kthvalue.default: _kthvalue,
     _aten.median.dim: _median,
     _aten._adaptive_avg_pool2d.default: _adaptive_avg_pool2d,
+    **special_values.WRITERS,
 }
 """For each of torch's operators (overloads), what writes it with a builder."""

@@ -254,7 +254,7 @@ class SwinTransformerV1(SwinTransformer):
 
 def chunks(side: int, size: int) -> int:
     """Return how many chunks of `size` a side has, the last perhaps padded."""
-    return (side + size - 1) // size  # an exported -(-side // size) would round the other way
+    return (side + size - 1) // size
 
 
 def windows_of(x: Tensor, rows: int, columns: int, window: int) -> Tensor:
