@@ -277,10 +277,12 @@ class _Export:
 
     def _prove(self, draft: Draft) -> Report:
         """Compare the draft with torch, also on the test image, and without ``img_shape``."""
-        options, inputs = self.options, [self.args, *self.checks]
+        options = self.options
+        # An image as the test pipeline makes it, which is among the checks, shows what the larger example would.
+        inputs = self.checks if options.dynamic and options.shape is None else [self.args, *self.checks]
         if options.verify and (options.dynamic or options.test_img is not None):  # otherwise the example again
             test = self.examples.test_inputs(self.test_image, self.height, self.width)
-            inputs.append(test if self.vocabulary is None else self.vocabulary.insert(test, 0))
+            inputs = [*inputs, test if self.vocabulary is None else self.vocabulary.insert(test, 0)]
         if options.skip_postprocess:
             return draft.prove(inputs, begin=self.steps.begin)
         noisy = noisy_views(inputs)

@@ -24,7 +24,7 @@ from torch import Tensor, fx
 
 from mmort.onnx.artifact import COMPUTED, Artifact
 from mmort.onnx.verify.program import Cut, Program, Source
-from mmort.onnx.verify.rounding import LIMIT, factors
+from mmort.onnx.verify.rounding import LIMIT, estimated_factors, factors, growth
 
 _aten = torch.ops.aten
 _ORDERS = _aten.topk, _aten.sort, _aten.argsort
@@ -91,6 +91,8 @@ class ForcedFile:
         self._inputs = [value.name for value in graph.input]
         inputs = [_input_of(name, self._heads[name]) for name in self._fed]
         self._session = artifact.session(wanted, inputs, own_library=own_library)
+        self._growth: dict[str, float] = {}
+        """Torch's rounding of values, in units of the last place, as runs in float64 have shown it."""
 
     def _needed(self, outputs: Iterable[str]) -> set[Source]:
         """Return the values that choices read and make, and those of heads and outputs."""
@@ -132,7 +134,8 @@ class ForcedFile:
         fed : dict
             The values of heads to go on from, by name.
         exact : bool
-            Whether to compute in float64, too.
+            Whether to compute in float64, too.  Otherwise torch's rounding is that of an exact run of other inputs; if
+            numbers are off by more, it is measured.
         plain : bool
             Whether to run the program from end to end, too.
 
@@ -157,21 +160,30 @@ class ForcedFile:
         comparisons: dict[str, Comparison] = {}
         runs = defaultdict[str, list[Cut]](list)
 
+        def estimate(cut: Cut) -> None:
+            for name in self._names[cut.source]:
+                comparisons[name] = compare_values(name, values[name], [cut], self._growth.get(name, 1.0))
+
         def compare(cut: Cut) -> None:
             for name in self._names[cut.source]:
                 if name not in comparisons or comparisons[name].problem:
                     runs[name].append(cut)
                     comparisons[name] = compare_values(name, values[name], runs[name])
-                    if not comparisons[name].problem:
-                        del runs[name]
+                if exact and cut.value.is_floating_point():
+                    numbers = (tensor.detach().numpy() for tensor in (cut.value, cut.exact, cut.rounded))
+                    self._growth[name] = growth(*numbers)
 
         try:
-            ends = self.program.run(args, given, compare, exact=exact, plain=plain)
+            if exact:
+                ends = self.program.run(args, given, compare, exact=True, plain=plain)
+            else:
+                ends = self.program.run(args, given, estimate, rounded=False, plain=plain)
             for seed in range(1, 1 + FURTHER_RUNS):
-                if runs and all(comparison.factor < np.inf for comparison in comparisons.values()):
-                    self.program.run(args, given, compare, exact=False, seed=seed)
+                problems = [comparison for comparison in comparisons.values() if comparison.problem]
+                if problems and all(comparison.factor < np.inf for comparison in problems):
+                    self.program.run(args, given, compare, seed=seed)
         except Exception:
-            if not runs:
+            if not any(comparison.problem for comparison in comparisons.values()):
                 raise
             ends = []  # after a wrong choice the program may fail
         return list(comparisons.values()), ends, {name: values[name] for name in self._heads}
@@ -193,8 +205,11 @@ def _input_of(name: str, source: Source) -> onnx.ValueInfoProto:
     return onnx.helper.make_tensor_value_info(name, dtype, [None] * traced.ndim)
 
 
-def compare_values(name: str, actual: NDArray[Any], runs: Sequence[Cut]) -> Comparison:
-    """Compare a value of the file with the program's, of which there may be several runs with other rounding."""
+def compare_values(name: str, actual: NDArray[Any], runs: Sequence[Cut], estimated: float | None = None) -> Comparison:
+    """Compare a value of the file with the program's, of which there may be several runs with other rounding.
+
+    If torch's rounding is `estimated`, in units of the last place, there is one run, without other rounding.
+    """
     cut = runs[0]
     expected = cut.value.detach().numpy()
     operator = str(getattr(cut.source.node.target, "overloadpacket", cut.source.node.target)).replace("aten.", "")
@@ -212,10 +227,15 @@ def compare_values(name: str, actual: NDArray[Any], runs: Sequence[Cut]) -> Comp
         return compared(0, "")
     if expected.dtype.kind != "f":
         return compared(np.inf, f"{int((actual != expected).sum())} of {actual.size} differ")
-    rounded = [tensor.detach().numpy() for run in runs for tensor in (run.rounded, run.exact) if run is not cut]
-    off = factors(actual, expected, cut.exact.detach().numpy(), cut.rounded.detach().numpy(), *rounded)
+    off = estimated_factors(actual, expected, estimated) if estimated is not None else _measured(actual, runs)
     wrong = int((off > LIMIT).sum())
     return compared(float(off.max(initial=0)), f"{wrong} of {actual.size} numbers" if wrong else "")
+
+
+def _measured(actual: NDArray[Any], runs: Sequence[Cut]) -> NDArray[Any]:
+    """Return by how many times torch's rounding in some runs numbers are off."""
+    cut, *further = ([tensor.detach().numpy() for tensor in (run.value, run.exact, run.rounded)] for run in runs)
+    return factors(actual, *cut, *(numbers for run in further for numbers in run[1:]))
 
 
 def _is_permuted(cut: Cut, actual: Tensor) -> bool:

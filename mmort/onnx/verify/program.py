@@ -155,7 +155,8 @@ class Program:
         given: Mapping[fx.Node, Mapping[int | None, Tensor]],
         compare: Callable[[Cut], None],
         *,
-        exact: bool,
+        exact: bool = False,
+        rounded: bool = True,
         plain: bool = False,
         seed: int = 0,
     ) -> list[Value]:
@@ -171,6 +172,8 @@ class Program:
             Is handed each cut.
         exact : bool
             Whether to compute in float64; otherwise the numbers are rounded in a third way instead.
+        rounded : bool
+            Whether to compute with other rounding at all; otherwise cuts have the program's value only.
         plain : bool
             Whether to run the program from end to end beside.
         seed : int
@@ -181,7 +184,7 @@ class Program:
         list
             The outputs from end to end; none if not `plain`.
         """
-        run = _Run(self, given, compare, exact, plain, seed)
+        run = _Run(self, given, compare, exact, rounded, plain, seed)
         with torch.no_grad():
             for node, value in self._placeholders(args):
                 run.streams.set(node, value)
@@ -223,10 +226,12 @@ class _Run:
         given: Mapping[fx.Node, Mapping[int | None, Tensor]],
         compare: Callable[[Cut], None],
         exact: bool,
+        rounded: bool,
         plain: bool,
         seed: int,
     ) -> None:
-        self._program, self._given, self._compare, self._exact, self._plain = program, given, compare, exact, plain
+        self._program, self._given, self._compare = program, given, compare
+        self._exact, self._rounded, self._plain = exact, rounded, plain
         self._otherwise, self._further = rounded_otherwise(2 * seed), rounded_otherwise(2 * seed + 1)
         self.streams = _Streams(plain)
         self.outputs: list[Value] = []
@@ -257,7 +262,7 @@ class _Run:
             streams.plain[node] = _call(node, streams.plain) if changed else value
         exact = rounded = value
         loop = isinstance(node.target, torch._ops.HigherOrderOperator)  # is one step
-        if not loop and any(map(_is_float32, tree_leaves(value))):
+        if self._rounded and not loop and any(map(_is_float32, tree_leaves(value))):
             with in_float64() if self._exact else self._further:
                 exact = _with_choices_of(value, _call(node, streams.exact))
             with self._otherwise:

@@ -101,13 +101,49 @@ def factors(actual: Array, expected: Array, exact: Array, *rounded: Array) -> Ar
     """
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         difference = np.fmin(_distance(actual, expected), _distance(actual, exact))
-        rounding = np.fmax.reduce([_distance(run, exact) for run in (expected, *rounded)])
-        rounding, magnitude = (np.where(np.isfinite(array), array, 0) for array in (rounding, np.abs(exact)))
-        unit = np.maximum(np.maximum(rounding, around(rounding)), EPSILON * np.maximum(magnitude, around(magnitude)))
-        unit = np.maximum(unit, SMALLEST)
+        rounding, magnitude = _rounding(expected, exact, *rounded), _magnitude(exact)
+        unit = np.maximum(np.maximum(rounding, around(rounding)), last_place(magnitude))
         factor = np.where(difference > 0, difference / unit, 0)
         if not (factor <= LIMIT).all():  # what takes longer is seldom needed
             factor = np.where(difference > 0, difference / np.maximum(unit, _of_magnitude(rounding, magnitude)), 0)
+    return _judged(difference, factor)
+
+
+def growth(expected: Array, exact: Array, rounded: Array) -> float:
+    """Return torch's rounding in units of the last place, the mean over all numbers; at least 1."""
+    if not exact.size:
+        return 1.0
+    with np.errstate(invalid="ignore", over="ignore"):
+        rounding, magnitude = _rounding(expected, exact, rounded), _magnitude(exact)
+        return max(1.0, float((np.maximum(rounding, around(rounding)) / last_place(magnitude)).mean()))
+
+
+def estimated_factors(actual: Array, expected: Array, growth: float) -> Array:
+    """Return how many times torch's rounding each number is off, if that has so many units in the last place."""
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        difference = _distance(actual, expected)
+        factor = np.where(difference > 0, difference / (growth * last_place(_magnitude(expected))), 0)
+    return _judged(difference, factor)
+
+
+def last_place(magnitude: Array) -> Array:
+    """Return a unit in the last place of float32, at each number or at the magnitude around it."""
+    return np.maximum(EPSILON * np.maximum(magnitude, around(magnitude)), SMALLEST)
+
+
+def _rounding(expected: Array, exact: Array, *rounded: Array) -> Array:
+    """Return how far the largest of torch's runs is from the exact one."""
+    rounding: Array = np.fmax.reduce([_distance(run, exact) for run in (expected, *rounded)])
+    return np.where(np.isfinite(rounding), rounding, 0)
+
+
+def _magnitude(array: Array) -> Array:
+    """Return the magnitudes of numbers, 0 of those that are not finite."""
+    return np.where(np.isfinite(array), np.abs(array.astype(np.float64)), 0)
+
+
+def _judged(difference: Array, factor: Array) -> Array:
+    """Return factors that are infinite where a difference is not a number."""
     return np.nan_to_num(np.where(np.isnan(difference), np.inf, factor), nan=np.inf, posinf=np.inf)
 
 
