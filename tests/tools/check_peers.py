@@ -5,7 +5,7 @@
 
 CHECKOUT is a working copy of https://github.com/open-mmlab/mmrotate at v1.0.0rc1 or of
 https://github.com/open-mmlab/mmdeploy at v1.3.1: the package in it is imported, its tests are run.  mmcv-lite, mmengine
-and mmdet must be installed, for MMRotate besides e2cnn and parameterized, for MMDeploy aenum and multiprocess.  The table
+and mmdet must be installed; for MMRotate e2cnn and parameterized, too; for MMDeploy aenum and multiprocess.  The table
 at the end counts for each file the tests that passed, failed, were skipped, and called an operator that mmort does not
 have.
 """
