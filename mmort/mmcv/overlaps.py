@@ -34,17 +34,17 @@ def bbox_overlaps(bboxes1: Tensor, bboxes2: Tensor, ious: Tensor, mode: int, ali
 
 
 def box_iou_rotated(bboxes1: Tensor, bboxes2: Tensor, ious: Tensor, mode_flag: int, aligned: bool) -> None:
-    """Write the overlaps of rotated boxes into `ious`, which is flat.
+    """Write the overlaps of rotated boxes into `ious`, which is flat; further columns, such as scores, are not read.
 
     Unlike `mmort.torch.box_iou_rotated`, it is traced: in functions with a translation of their own into ONNX.
     """
     iou = aligned_iou_rotated if aligned else pairwise_iou_rotated
-    write(ious, iou(bboxes1.detach(), bboxes2.detach(), MODES[mode_flag]))
+    write(ious, iou(bboxes1.detach()[:, :5], bboxes2.detach()[:, :5], MODES[mode_flag]))
 
 
 def box_iou_quadri(bboxes1: Tensor, bboxes2: Tensor, ious: Tensor, mode_flag: int, aligned: bool) -> None:
-    """Write the overlaps of quadrilaterals into `ious`, which is flat."""
-    bboxes1, bboxes2 = bboxes1.reshape(-1, 8), bboxes2.reshape(-1, 8)
+    """Write the overlaps of quadrilaterals into `ious`, which is flat; further columns are not read."""
+    bboxes1, bboxes2 = (boxes.flatten(1)[:, :8] for boxes in (bboxes1, bboxes2))
     if not aligned:
         rows, columns = torch.cartesian_prod(torch.arange(len(bboxes1)), torch.arange(len(bboxes2))).unbind(1)
         bboxes1, bboxes2 = bboxes1[rows], bboxes2[columns]
