@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 import mmort.torch
+from mmort.mmcv.memory import write
 
 __all__ = ["ms_deform_attn_backward", "ms_deform_attn_forward", "psamask_backward", "psamask_forward"]
 
@@ -68,8 +69,8 @@ def psamask_forward(
     rows, columns = _window(h_feature, h_mask, half_h_mask), _window(w_feature, w_mask, half_w_mask)
     position, source, target = _pairs_in_window(rows, columns, w_feature, w_mask)
     attention = input.new_zeros(num_, h_feature * w_feature, h_feature * w_feature)
-    attention[:, target, position] = input.flatten(2)[:, source, position]
-    output.copy_((attention if psa_type == 0 else attention.transpose(1, 2)).reshape(output.shape))
+    attention[:, target, position] = input.reshape(num_, h_mask * w_mask, h_feature * w_feature)[:, source, position]
+    write(output, attention if psa_type == 0 else attention.transpose(1, 2))
 
 
 def psamask_backward(
@@ -87,8 +88,12 @@ def psamask_backward(
     """Write the gradient of the masks into `grad_input`, which is zero."""
     rows, columns = _window(h_feature, h_mask, half_h_mask), _window(w_feature, w_mask, half_w_mask)
     position, source, target = _pairs_in_window(rows, columns, w_feature, w_mask)
-    gradient = grad_output.flatten(2) if psa_type == 0 else grad_output.flatten(2).transpose(1, 2)
-    grad_input.flatten(2)[:, source, position] = gradient[:, target, position]
+    gradient = grad_output.reshape(num_, h_feature * w_feature, h_feature * w_feature)
+    if psa_type == 1:
+        gradient = gradient.transpose(1, 2)
+    masks = gradient.new_zeros(num_, h_mask * w_mask, h_feature * w_feature)
+    masks[:, source, position] = gradient[:, target, position]
+    write(grad_input, masks)
 
 
 def _window(size: int, mask: int, half: int) -> Tensor:

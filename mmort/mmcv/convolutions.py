@@ -8,6 +8,7 @@ from torch.nn import functional
 
 import mmort.torch
 from mmort.mmcv.derivatives import gradients
+from mmort.mmcv.memory import write
 
 __all__ = [
     "active_rotated_filter_backward",
@@ -42,10 +43,11 @@ def deform_conv_forward(
     im2col_step: int,
 ) -> None:
     """Write the deformable convolution into `output`."""
-    output.copy_(
+    write(
+        output,
         mmort.torch.deform_conv2d(
             input, offset, weight, (dH, dW), (padH, padW), (dilationH, dilationW), group, deformable_group
-        )
+        ),
     )
 
 
@@ -74,8 +76,8 @@ def deform_conv_backward_input(
     input_gradient, offset_gradient, _ = torch.ops.mmort.deform_conv2d_backward(
         gradOutput, input, offset, weight, *steps, group, deformable_group
     )
-    gradInput.copy_(input_gradient)
-    gradOffset.copy_(offset_gradient)
+    write(gradInput, input_gradient)
+    write(gradOffset, offset_gradient)
 
 
 def deform_conv_backward_parameters(
@@ -129,7 +131,8 @@ def modulated_deform_conv_forward(
     with_bias: bool,
 ) -> None:
     """Write the modulated deformable convolution into `output`."""
-    output.copy_(
+    write(
+        output,
         mmort.torch.modulated_deform_conv2d(
             input,
             _of_output_size("offset", offset, 2 * deformable_group * kernel_h * kernel_w, output.shape[2:]),
@@ -141,7 +144,7 @@ def modulated_deform_conv_forward(
             (dilation_h, dilation_w),
             group,
             deformable_group,
-        )
+        ),
     )
 
 
@@ -188,10 +191,10 @@ def modulated_deform_conv_backward(
             deformable_group,
         )
     )
-    grad_input.copy_(input_gradient)
+    write(grad_input, input_gradient)
     for target, gradient in ((grad_offset, offset_gradient), (grad_mask, mask_gradient)):
-        used = gradient[0].numel()  # MMCV fills this much of each image's gradient, whatever its shape
-        target.copy_(functional.pad(gradient.flatten(1), (0, target[0].numel() - used)).reshape(target.shape))
+        used = gradient.shape[1:].numel()  # MMCV fills this much of each image's gradient, whatever its shape
+        write(target, functional.pad(gradient.flatten(1), (0, target.shape[1:].numel() - used)))
     for target, gradient in zip((grad_weight, grad_bias), parameter_gradients, strict=False):
         target += gradient
 
@@ -226,7 +229,7 @@ def masked_im2col_forward(
     padded = functional.pad(im[0], (pad_w, kernel_w, pad_h, kernel_h))  # a kernel may start at the last pixel
     rows = mask_h_idx + torch.arange(kernel_h)[:, None, None]
     columns = mask_w_idx + torch.arange(kernel_w)[:, None]
-    col.copy_(padded[:, rows, columns].reshape(col.shape))
+    write(col, padded[:, rows, columns])
 
 
 def masked_col2im_forward(
@@ -238,7 +241,7 @@ def masked_col2im_forward(
 
 def active_rotated_filter_forward(input: Tensor, indices: Tensor, output: Tensor) -> None:
     """Write the filters of all orientations into `output`."""
-    output.copy_(mmort.torch.active_rotated_filter(input, indices))
+    write(output, mmort.torch.active_rotated_filter(input, indices))
 
 
 def active_rotated_filter_backward(grad_out: Tensor, indices: Tensor, grad_in: Tensor) -> None:

@@ -13,4 +13,6 @@ def gradients(function: Callable[..., Tensor], inputs: Sequence[Tensor], output_
     with torch.enable_grad():
         leaves = [tensor.detach().requires_grad_() for tensor in inputs]
         output = function(*leaves)
+    if not output.requires_grad:  # of no regions
+        return tuple(map(torch.zeros_like, leaves))
     return torch.autograd.grad(output, leaves, output_gradient, materialize_grads=True)

@@ -7,6 +7,7 @@ from torch import Tensor
 
 import mmort.torch
 from mmort.mmcv.derivatives import gradients
+from mmort.mmcv.memory import write
 
 __all__ = [
     "sigmoid_focal_loss_backward",
@@ -20,7 +21,7 @@ def sigmoid_focal_loss_forward(
     input: Tensor, target: Tensor, weight: Tensor, output: Tensor, gamma: float, alpha: float
 ) -> None:
     """Write the loss of each logit into `output`; `weight` is empty or a factor for each class."""
-    output.copy_(_sigmoid_focal_loss(input, target, weight, gamma, alpha))
+    write(output, _sigmoid_focal_loss(input, target, weight, gamma, alpha))
 
 
 def sigmoid_focal_loss_backward(
@@ -31,7 +32,7 @@ def sigmoid_focal_loss_backward(
     def loss(logits: Tensor) -> Tensor:
         return _sigmoid_focal_loss(logits, target, weight, gamma, alpha)
 
-    grad_input.copy_(gradients(loss, [input], torch.ones_like(input))[0])
+    write(grad_input, gradients(loss, [input], torch.ones_like(input))[0])
 
 
 def _sigmoid_focal_loss(input: Tensor, target: Tensor, weight: Tensor, gamma: float, alpha: float) -> Tensor:
@@ -45,7 +46,7 @@ def softmax_focal_loss_forward(
     """Write the loss of each row of probabilities into `output`; rows of negative classes have none."""
     probability = _of_target(softmax, target)
     loss = -alpha * (1 - probability) ** gamma * _logarithm(probability)
-    output.copy_(loss * _factors(target, weight, softmax.dtype))
+    write(output, loss * _factors(target, weight, softmax.dtype))
 
 
 def softmax_focal_loss_backward(
@@ -55,9 +56,9 @@ def softmax_focal_loss_backward(
     probability = _of_target(softmax, target)
     miss = 1 - probability
     slope = alpha * (gamma * miss ** (gamma - 1) * probability * _logarithm(probability) - miss**gamma)
-    buff.copy_(slope * _factors(target, weight, softmax.dtype))
+    write(buff, slope * _factors(target, weight, softmax.dtype))
     hits = target[:, None] == torch.arange(softmax.shape[1])
-    grad_input.copy_(buff[:, None] * (hits.to(softmax.dtype) - softmax))
+    write(grad_input, buff[:, None] * (hits.to(softmax.dtype) - softmax))
 
 
 def _of_target(softmax: Tensor, target: Tensor) -> Tensor:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from mmort.mmcv.memory import write
+
 __all__ = [
     "sync_bn_backward_data",
     "sync_bn_backward_param",
@@ -15,12 +17,12 @@ __all__ = [
 
 def sync_bn_forward_mean(input: Tensor, mean: Tensor) -> None:
     """Write the mean of each channel of (N, C, L) into `mean`."""
-    mean.copy_(input.float().mean((0, 2)))
+    write(mean, input.float().mean((0, 2)))
 
 
 def sync_bn_forward_var(input: Tensor, mean: Tensor, var: Tensor) -> None:
     """Write each channel's mean squared distance from `mean` into `var`."""
-    var.copy_((input.float() - mean[:, None]).square().mean((0, 2)))
+    write(var, (input.float() - mean[:, None]).square().mean((0, 2)))
 
 
 def sync_bn_forward_output(
@@ -39,9 +41,9 @@ def sync_bn_forward_output(
     group_size: int,
 ) -> None:
     """Write the normalised input and the output, and update the running statistics, if there are any."""
-    std.copy_((var + eps).sqrt())
-    norm.copy_((input.float() - mean[:, None]) / std[:, None])
-    output.copy_(norm * weight[:, None] + bias[:, None])
+    write(std, (var + eps).sqrt())
+    write(norm, (input.float() - mean[:, None]) / std[:, None])
+    write(output, norm * weight[:, None] + bias[:, None])
     if running_mean.numel():
         count = input.shape[0] * input.shape[2] * group_size
         unbiased = var * (count / (count - 1)) if count > 1 else var
@@ -51,8 +53,8 @@ def sync_bn_forward_output(
 
 def sync_bn_backward_param(grad_output: Tensor, norm: Tensor, grad_weight: Tensor, grad_bias: Tensor) -> None:
     """Write the gradients of weight and bias."""
-    grad_weight.copy_((grad_output * norm).sum((0, 2)))
-    grad_bias.copy_(grad_output.sum((0, 2)))
+    write(grad_weight, (grad_output * norm).sum((0, 2)))
+    write(grad_bias, grad_output.sum((0, 2)))
 
 
 def sync_bn_backward_data(
@@ -67,4 +69,4 @@ def sync_bn_backward_data(
     """Write the gradient of the input into `grad_input`; those of the parameters are of all processes by now."""
     count = grad_output.shape[0] * grad_output.shape[2]
     through_statistics = (norm * grad_weight[:, None] + grad_bias[:, None]) / count
-    grad_input.copy_((grad_output - through_statistics) * (weight / std)[:, None])
+    write(grad_input, (grad_output - through_statistics) * (weight / std)[:, None])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from mmort.mmcv.memory import write
+
 __all__ = [
     "ball_query_forward",
     "chamfer_distance_backward",
@@ -28,7 +30,7 @@ def dynamic_voxelize_forward(points: Tensor, voxel_size: Tensor, coors_range: Te
     size = voxel_size.to(points.dtype)
     cell = ((points[:, :NDim] - low) / size).floor().int()
     inside = ((cell >= 0) & (cell < ((high - low) / size).round().int())).all(1)
-    coors.copy_(torch.where(inside[:, None], cell.flip(1), -1))
+    write(coors, torch.where(inside[:, None], cell.flip(1), -1))
 
 
 def hard_voxelize_forward(
@@ -75,24 +77,25 @@ def points_in_boxes_cpu_forward(boxes_tensor: Tensor, pts_tensor: Tensor, pts_in
     half = size / 2
     inside = (along.abs() < half[..., 0]) & (across.abs() < half[..., 1])
     inside &= (height - half[..., 2]).abs() <= half[..., 2]
-    pts_indices_tensor.copy_(inside)
+    write(pts_indices_tensor, inside)
 
 
 def three_nn_forward(
     unknown_tensor: Tensor, known_tensor: Tensor, dist2_tensor: Tensor, idx_tensor: Tensor, b: int, n: int, m: int
 ) -> None:
     """Write the squared distances and indices of each point's three nearest neighbours."""
-    for points, known, distances, indices in zip(unknown_tensor, known_tensor, dist2_tensor, idx_tensor, strict=True):
-        nearest = _squared_distances(points, known).sort(dim=1, stable=True)  # of equal ones the first
-        distances.copy_(nearest.values[:, :3])
-        indices.copy_(nearest.indices[:, :3])
+    distances = _squared_distances(unknown_tensor.reshape(b, n, 3), known_tensor.reshape(b, m, 3))
+    nearest = distances.sort(dim=2, stable=True)  # of equal ones the first
+    write(dist2_tensor, nearest.values[..., :3])
+    write(idx_tensor, nearest.indices[..., :3])
 
 
 def three_interpolate_forward(
     points_tensor: Tensor, idx_tensor: Tensor, weight_tensor: Tensor, out_tensor: Tensor, b: int, c: int, m: int, n: int
 ) -> None:
     """Write the weighted sums of the features of three points."""
-    out_tensor.copy_((_at_indices(points_tensor, idx_tensor) * weight_tensor[:, None]).sum(3))
+    features, weights = _at_indices(points_tensor.reshape(b, c, m), idx_tensor), weight_tensor.reshape(b, 1, n, 3)
+    write(out_tensor, (features.reshape(b, c, n, 3) * weights).sum(3))
 
 
 def three_interpolate_backward(
@@ -106,28 +109,29 @@ def three_interpolate_backward(
     m: int,
 ) -> None:
     """Add the gradient of the features."""
-    _add_at_indices(grad_points_tensor, idx_tensor, grad_out_tensor[..., None] * weight_tensor[:, None])
+    gradient = grad_out_tensor.reshape(b, c, n, 1) * weight_tensor.reshape(b, 1, n, 3)
+    _add_at_indices(grad_points_tensor, idx_tensor, gradient.flatten(2))
 
 
 def gather_points_forward(
     points_tensor: Tensor, idx_tensor: Tensor, out_tensor: Tensor, b: int, c: int, n: int, npoints: int
 ) -> None:
     """Write the features (B, C, M) at indices (B, M)."""
-    out_tensor.copy_(_at_indices(points_tensor, idx_tensor))
+    write(out_tensor, _at_indices(points_tensor.reshape(b, c, n), idx_tensor))
 
 
 def gather_points_backward(
     grad_out_tensor: Tensor, idx_tensor: Tensor, grad_points_tensor: Tensor, b: int, c: int, n: int, npoints: int
 ) -> None:
     """Add the gradient of the features."""
-    _add_at_indices(grad_points_tensor, idx_tensor, grad_out_tensor)
+    _add_at_indices(grad_points_tensor, idx_tensor, grad_out_tensor.reshape(b, c, npoints))
 
 
 def group_points_forward(
     points_tensor: Tensor, idx_tensor: Tensor, out_tensor: Tensor, b: int, c: int, n: int, npoints: int, nsample: int
 ) -> None:
     """Write the features (B, C, M, S) at indices (B, M, S)."""
-    out_tensor.copy_(_at_indices(points_tensor, idx_tensor))
+    write(out_tensor, _at_indices(points_tensor.reshape(b, c, n), idx_tensor))
 
 
 def group_points_backward(
@@ -141,7 +145,7 @@ def group_points_backward(
     nsample: int,
 ) -> None:
     """Add the gradient of the features."""
-    _add_at_indices(grad_points_tensor, idx_tensor, grad_out_tensor)
+    _add_at_indices(grad_points_tensor, idx_tensor, grad_out_tensor.reshape(b, c, npoints * nsample))
 
 
 def ball_query_forward(
@@ -156,14 +160,15 @@ def ball_query_forward(
     nsample: int,
 ) -> None:
     """Write the first points within a shell around each centre; the first of them fills what is left."""
-    for centres, points, indices in zip(new_xyz_tensor, xyz_tensor, idx_tensor, strict=True):
-        distances = _squared_distances(centres, points)
-        inside = (distances == 0) | ((distances >= min_radius**2) & (distances < max_radius**2))
-        order = inside.int().argsort(dim=1, descending=True, stable=True)  # those inside first
-        order = order[:, torch.arange(nsample).clamp(max=len(points) - 1)]
-        count = inside.sum(1, keepdim=True)
-        nearest = torch.where(torch.arange(nsample) < count, order, order[:, :1])
-        indices.copy_(torch.where(count > 0, nearest, indices))
+    if not n:
+        return
+    distances = _squared_distances(new_xyz_tensor.reshape(b, m, 3), xyz_tensor.reshape(b, n, 3))
+    inside = (distances == 0) | ((distances >= min_radius**2) & (distances < max_radius**2))
+    order = inside.int().argsort(dim=2, descending=True, stable=True)  # those inside first
+    order = order[..., torch.arange(nsample).clamp(max=n - 1)]
+    count = inside.sum(2, keepdim=True)
+    nearest = torch.where(torch.arange(nsample) < count, order, order[..., :1])
+    write(idx_tensor, torch.where(count > 0, nearest, idx_tensor.reshape(b, m, nsample)))
 
 
 def chamfer_distance_forward(
@@ -198,17 +203,20 @@ def chamfer_distance_backward(
 
 
 def _squared_distances(first: Tensor, second: Tensor) -> Tensor:
-    """Return the squared distances (P, Q) of points."""
-    return (first[:, None] - second).square().sum(2)
+    """Return the squared distances (..., P, Q) of points."""
+    return (first[..., :, None, :] - second[..., None, :, :]).square().sum(-1)
 
 
 def _at_indices(features: Tensor, indices: Tensor) -> Tensor:
-    """Return features (B, C, N) at indices (B, ...) as (B, C, ...)."""
-    flat = indices.long().flatten(1)[:, None].expand(-1, features.shape[1], -1)
-    return features.gather(2, flat).reshape(*features.shape[:2], *indices.shape[1:])
+    """Return features (B, C, N) at B times P indices as (B, C, P)."""
+    images, channels, _ = features.shape
+    flat = indices.long().reshape(images, 1, indices.numel() // max(images, 1))
+    return features.gather(2, flat.expand(-1, channels, -1))
 
 
 def _add_at_indices(features: Tensor, indices: Tensor, gradient: Tensor) -> None:
-    """Add (B, C, ...) to features (B, C, N) at indices (B, ...)."""
-    flat = indices.long().flatten(1)[:, None].expand(-1, features.shape[1], -1)
-    features.scatter_add_(2, flat, gradient.flatten(2))
+    """Add (B, C, P) to features, B times C times N, at B times P indices."""
+    images, channels, count = gradient.shape
+    flat = indices.long().reshape(images, 1, count).expand(-1, channels, -1)
+    added = features.new_zeros(images, channels, features.numel() // max(images * channels, 1))
+    features += added.scatter_add_(2, flat, gradient).reshape(features.shape)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from mmort.mmcv.derivatives import gradients
+from mmort.mmcv.memory import write
 from mmort.mmcv.sampling import bilinear, gradient_of_samples
 from mmort.torch.gradients import bin_positions
 
@@ -85,7 +86,7 @@ def prroi_pool_forward(
     input: Tensor, rois: Tensor, output: Tensor, pooled_height: int, pooled_width: int, spatial_scale: float
 ) -> None:
     """Write the mean of the interpolated map over each bin into `output`."""
-    output.copy_(_prroi_pool(input, rois, (pooled_height, pooled_width), spatial_scale))
+    write(output, _prroi_pool(input, rois, (pooled_height, pooled_width), spatial_scale))
 
 
 def prroi_pool_backward(
@@ -150,7 +151,7 @@ def deform_roi_pool_forward(
 ) -> None:
     """Write the mean of each bin's samples, moved by its offset, into `output`; `offset` may be empty."""
     size = pooled_height, pooled_width
-    output.copy_(_deform_roi_pool(input, offset, rois, size, spatial_scale, sampling_ratio, gamma))
+    write(output, _deform_roi_pool(input, offset, rois, size, spatial_scale, sampling_ratio, gamma))
 
 
 def deform_roi_pool_backward(
@@ -219,7 +220,7 @@ def bezier_align_forward(
 ) -> None:
     """Write the mean of each bin between two Bezier curves into `output`."""
     size = aligned_height, aligned_width
-    output.copy_(_bezier_align(input, rois, size, spatial_scale, sampling_ratio, aligned))
+    write(output, _bezier_align(input, rois, size, spatial_scale, sampling_ratio, aligned))
 
 
 def bezier_align_backward(
@@ -271,7 +272,7 @@ def border_align_forward(input: Tensor, boxes: Tensor, output: Tensor, argmax_id
     for step in range(pool_size + 1):  # step by step, as all samples of large maps would take gigabytes
         y, x = _border_positions(boxes, step, pool_size)
         samples = bilinear(maps, index, y.flatten(), x.flatten())
-        values = samples.reshape(-1, *y.shape).transpose(0, 1)  # (N, C, boxes, 4)
+        values = samples.reshape(maps.shape[1], *y.shape).transpose(0, 1)  # (N, C, boxes, 4)
         larger = values > output
         output[larger], argmax_idx[larger] = values[larger], step
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 import mmort.torch
 from mmort.mmcv.derivatives import gradients
+from mmort.mmcv.memory import write
 from mmort.mmcv.sampling import bilinear, gradient_of_samples
 from mmort.torch.gradients import bin_positions
 
@@ -41,7 +42,7 @@ def roi_align_forward(
 ) -> None:
     """Write pooled regions into `output`; for "max", also the position of each maximum."""
     size, mode = (aligned_height, aligned_width), POOL_MODES[pool_mode]
-    output.copy_(mmort.torch.roi_align(input, rois, size, spatial_scale, sampling_ratio, mode, aligned))
+    write(output, mmort.torch.roi_align(input, rois, size, spatial_scale, sampling_ratio, mode, aligned))
     if mode == "max":
         for index, roi in enumerate(rois):
             y, x = _positions_of_maxima(input, roi, size, spatial_scale, sampling_ratio, aligned)
@@ -109,7 +110,7 @@ def roi_align_rotated_forward(
 ) -> None:
     """Write pooled rotated regions into `output`."""
     size = pooled_height, pooled_width
-    output.copy_(mmort.torch.roi_align_rotated(input, rois, size, spatial_scale, sampling_ratio, aligned, clockwise))
+    write(output, mmort.torch.roi_align_rotated(input, rois, size, spatial_scale, sampling_ratio, aligned, clockwise))
 
 
 def roi_align_rotated_backward(
@@ -144,8 +145,9 @@ def riroi_align_rotated_forward(
 ) -> None:
     """Write pooled rotated regions, whose orientations turn with them, into `output`."""
     size = pooled_height, pooled_width
-    output.copy_(
-        mmort.torch.riroi_align_rotated(features, rois, size, spatial_scale, num_samples, num_orientations, clockwise)
+    write(
+        output,
+        mmort.torch.riroi_align_rotated(features, rois, size, spatial_scale, num_samples, num_orientations, clockwise),
     )
 
 
@@ -175,13 +177,15 @@ def rotated_feature_align_forward(
     features: Tensor, best_bboxes: Tensor, output: Tensor, spatial_scale: float, points: int
 ) -> None:
     """Write features plus their samples at the points of each location's rotated box into `output`."""
-    output.copy_(mmort.torch.rotated_feature_align(features, best_bboxes, spatial_scale, points))
+    boxes = _of_locations(best_bboxes, features)
+    write(output, mmort.torch.rotated_feature_align(features, boxes, spatial_scale, points))
 
 
 def rotated_feature_align_backward(
     grad_output: Tensor, best_bboxes: Tensor, grad_input: Tensor, spatial_scale: float, points: int
 ) -> None:
     """Add the gradient of the features to `grad_input`."""
+    best_bboxes = _of_locations(best_bboxes, grad_input)
     centre_y, centre_x, width, height = (best_bboxes[..., :4] * spatial_scale).unbind(-1)  # (N, H, W), as MMCV reads
     cos, sin = best_bboxes[..., 4].cos() / 2, best_bboxes[..., 4].sin() / 2
     signs = [(0, 0)] if points == 1 else [(0, 0), (1, 1), (-1, 1), (-1, -1), (1, -1)]
@@ -196,3 +200,9 @@ def rotated_feature_align_backward(
         return torch.unflatten(sampled, 1, centre_x.shape).transpose(0, 1)
 
     grad_input += gradients(align, [torch.zeros_like(grad_input)], grad_output)[0]
+
+
+def _of_locations(boxes: Tensor, features: Tensor) -> Tensor:
+    """Return boxes as (N, H, W, 5), one for each location of the features; MMRotate gives them as (N * H * W, 5)."""
+    images, _, height, width = features.shape
+    return boxes.reshape(images, height, width, 5)

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from mmort.mmcv.derivatives import gradients
+from mmort.mmcv.memory import write
 
 __all__ = ["correlation_backward", "correlation_forward", "tin_shift_backward", "tin_shift_forward"]
 
@@ -32,7 +33,7 @@ def correlation_forward(
 ) -> None:
     """Write the products of windows of the two maps, for each displacement of a patch, into `output`."""
     kernel = (kH, kW), (padH, padW), (dilationH, dilationW), (dH, dW)
-    output.copy_(_correlation(input1, input2, (patchH, patchW), (dilation_patchH, dilation_patchW), *kernel))
+    write(output, _correlation(input1, input2, (patchH, patchW), (dilation_patchH, dilation_patchW), *kernel))
 
 
 def correlation_backward(
@@ -63,7 +64,7 @@ def correlation_backward(
     for target, gradient in zip(
         (grad_input1, grad_input2), gradients(correlate, [input1, input2], grad_output), strict=True
     ):
-        target.copy_(gradient)
+        write(target, gradient)
 
 
 def _correlation(

@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+import mmort
 import mmort.torch
 from mmort.mmcv.quadrilaterals import overlaps
 
@@ -39,8 +40,11 @@ def softnms(
 
 
 def nms_match(dets: Tensor, iou_threshold: float) -> list[list[int]]:
-    """Return for each kept box its index and those of the boxes that it suppresses."""
-    return [group.tolist() for group in mmort.torch.nms_match(dets, iou_threshold)]
+    """Return for each kept box its index and those of the boxes that it suppresses.
+
+    Unlike `mmort.torch.nms_match`, it is traced: in functions with a translation of their own into ONNX.
+    """
+    return [group.tolist() for group in mmort.nms_match(dets.detach().numpy(), iou_threshold)]
 
 
 def nms_rotated(
@@ -64,6 +68,7 @@ def nms_quadri(
     dets: Tensor, scores: Tensor, order: Tensor, dets_sorted: Tensor, iou_threshold: float, multi_label: int
 ) -> Tensor:
     """Return the indices of the quadrilaterals that are kept, by descending score; classes are not read, as in MMCV."""
+    dets = dets.flatten(1)
     candidates = scores.argsort(descending=True, stable=True)
     kept = []
     while len(candidates):

@@ -8,6 +8,7 @@ from torch.nn import functional
 
 import mmort.torch
 from mmort.mmcv.derivatives import gradients
+from mmort.mmcv.memory import write
 
 __all__ = ["carafe_backward", "carafe_forward", "carafe_naive_backward", "carafe_naive_forward"]
 
@@ -16,7 +17,7 @@ def carafe_naive_forward(
     features: Tensor, masks: Tensor, output: Tensor, kernel_size: int, group_size: int, scale_factor: int
 ) -> None:
     """Write the upsampled features into `output`."""
-    output.copy_(mmort.torch.carafe(features, masks, kernel_size, group_size, scale_factor))
+    write(output, mmort.torch.carafe(features, masks, kernel_size, group_size, scale_factor))
 
 
 def carafe_naive_backward(
@@ -34,8 +35,8 @@ def carafe_naive_backward(
     def upsample(features: Tensor, masks: Tensor) -> Tensor:
         images, channels, height, width = features.shape
         windows = functional.unfold(features, kernel_size, padding=kernel_size // 2)  # (N, C * taps, H * W)
-        windows = windows.reshape(images, group_size, channels // group_size, -1, height, width)
-        scaled = masks.reshape(images, group_size, -1, height, scale_factor, width, scale_factor)
+        windows = windows.reshape(images, group_size, channels // group_size, kernel_size**2, height, width)
+        scaled = masks.reshape(images, group_size, kernel_size**2, height, scale_factor, width, scale_factor)
         return torch.einsum("ngcthw,ngthywx->ngchywx", windows, scaled).reshape(images, channels, *masks.shape[2:])
 
     feature_gradient, mask_gradient = gradients(upsample, [features, masks], top_grad)
@@ -55,7 +56,7 @@ def carafe_forward(
     scale_factor: int,
 ) -> None:
     """Write the upsampled features into `output`; `rfeatures` hands the features to the backward pass."""
-    rfeatures.copy_(features)
+    write(rfeatures, features)
     carafe_naive_forward(features, masks, output, kernel_size, group_size, scale_factor)
 
 

@@ -20,6 +20,8 @@ def suppression_settings(nms_cfg: Any) -> dict[str, Any]:
         return {"iou_threshold": float("inf")}
     if isinstance(nms_cfg, Mapping):
         return dict(nms_cfg)
+    if type(nms_cfg) in (int, float):  # torch.compile cannot trace as_number
+        return {"iou_threshold": nms_cfg}
     try:
         return {"iou_threshold": as_number("batched_nms", "nms_cfg", nms_cfg)}
     except TypeError:

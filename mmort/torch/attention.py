@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from mmort.torch.dtypes import in_dtype
 from mmort.torch.functions import multi_scale_deformable_attention
 
 __all__ = ["MultiScaleDeformableAttention"]
@@ -150,20 +151,25 @@ class MultiScaleDeformableAttention(nn.Module):
         if key_padding_mask is not None:
             pixels = torch.where(key_padding_mask[..., None], 0, pixels)
         weights = torch.unflatten(self.attention_weights(query), 2, (self.num_heads, -1)).softmax(3)
-        sampled = multi_scale_deformable_attention(
+        attended = multi_scale_deformable_attention(
             torch.unflatten(pixels, 2, (self.num_heads, -1)),
             spatial_shapes,
             level_start_index,
             self._locations(query, reference_points, spatial_shapes),
             torch.unflatten(weights, 3, (self.num_levels, self.num_points)),
         )  # (N, Q, D)
-        output = self.output_proj(sampled)
+        output = self.output_proj(in_dtype(attended, pixels.dtype))
         return identity + self.dropout(output if self.batch_first else output.transpose(0, 1))
 
     def _locations(self, query: Tensor, references: Tensor, spatial_shapes: Tensor) -> Tensor:
-        """Return the points (N, Q, M, L, P, 2) to sample: offsets are in pixels, or in boxes' half sides / P."""
+        """Return the points (N, Q, M, L, P, 2) to sample: offsets are in pixels, or in boxes' half sides / P.
+
+        They are at least float32: in float16 a point of a large map is off by half a pixel.
+        """
         sizes = self.num_heads, self.num_levels, self.num_points, 2
-        offsets = torch.unflatten(self.sampling_offsets(query), 2, sizes)
+        dtype = torch.promote_types(references.dtype, torch.float32)
+        references = in_dtype(references, dtype)
+        offsets = in_dtype(torch.unflatten(self.sampling_offsets(query), 2, sizes), dtype)
         references = references[:, :, None, :, None]  # (N, Q, 1, L, 1, 2 or 4)
         if references.shape[-1] == 2:
             return references + offsets / spatial_shapes.flip(1)[:, None]

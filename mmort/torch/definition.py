@@ -15,9 +15,9 @@ from torch import Tensor
 
 from mmort import schemas
 from mmort.schemas import Dimension, Operator, Product
+from mmort.torch.dtypes import check_floating
 
 _SCALARS = {int: "int", float: "float", bool: "bool"}
-_FLOATING = torch.float16, torch.float32, torch.float64
 
 
 def define(name: str, function: Callable[..., Any], operator: Operator) -> Callable[..., Any]:
@@ -129,8 +129,8 @@ def _check(operator: str, formal: schemas.Tensor, tensor: Tensor) -> None:
     """Raise ValueError or TypeError if an operator cannot compute with a tensor's device or dtype."""
     if tensor.device.type not in ("cpu", "meta"):
         raise ValueError(f"{operator}: {formal.name} must be on the CPU, got a tensor on {tensor.device}")
-    if formal.type == "float32" and tensor.dtype not in _FLOATING:
-        raise TypeError(f"{operator}: {formal.name} must be float16, float32 or float64, got {tensor.dtype}")
+    if formal.type == "float32":
+        check_floating(operator, formal.name, tensor)
 
 
 def _attributes(operator: Operator, arguments: dict[str, Any]) -> dict[str, Any]:

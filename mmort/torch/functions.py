@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 import mmort
 from mmort.ops._suppression import check_settings, suppression_settings
-from mmort.torch.operators import OPERATORS, KeptBoxes, mirrors, no_gradient, on_tensors, require_tensor
+from mmort.torch.dtypes import as_floating, check_floating, in_dtype, under_autocast
+from mmort.torch.operators import OPERATORS, KeptBoxes, mirrors, on_tensors, require_tensor
+from mmort.torch.torch_only import aligned_iou_rotated, class_soft_nms, pairwise_iou_rotated
 
 __all__ = [
     "batched_nms",
@@ -181,10 +182,7 @@ def batched_nms(
             order = order[torch.arange(len(order)) < max_num]
         return KeptBoxes(dets[order], indices[order])
     _refuse_export("batched_nms: type 'soft_nms' cannot be exported unless class_agnostic; use multiclass_nms")
-    corners, values, classes = _arrays("batched_nms", boxes=boxes, scores=scores, idxs=idxs)
-    detections, kept = mmort.batched_nms(corners, values, classes, nms_cfg)
-    dets = _WithoutGradient.attach("batched_nms", torch.from_numpy(detections), boxes, scores)
-    return KeptBoxes(dets, torch.from_numpy(kept))
+    return KeptBoxes(*class_soft_nms(boxes, scores, idxs, **settings))
 
 
 def nms_match(dets: Tensor, iou_threshold: float) -> list[Tensor]:
@@ -218,12 +216,17 @@ def nms_match(dets: Tensor, iou_threshold: float) -> list[Tensor]:
     [tensor([1, 0]), tensor([2])]
     """
     _refuse_export("nms_match: cannot be exported: an ONNX node cannot return a list")
-    (array,) = _arrays("nms_match", dets=dets)
-    return [torch.from_numpy(group.copy()) for group in mmort.nms_match(array, iou_threshold)]
+    _check_tensors("nms_match", dets=dets)
+    dets = under_autocast(dets)
+    check_floating("nms_match", "dets", dets)
+    groups = mmort.nms_match(dets.detach().numpy(), iou_threshold)
+    return [torch.from_numpy(group.copy()) for group in groups]
 
 
 @mirrors(mmort.box_iou_rotated)
-def box_iou_rotated(bboxes1: Tensor, bboxes2: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+def box_iou_rotated(
+    bboxes1: Tensor, bboxes2: Tensor, mode: str = "iou", aligned: bool = False, clockwise: bool = True
+) -> Tensor:
     """Compute the overlaps of rotated boxes.
 
     The arguments, results and errors are those of `mmort.box_iou_rotated`, on tensors.  It cannot be exported:
@@ -238,9 +241,8 @@ def box_iou_rotated(bboxes1: Tensor, bboxes2: Tensor, *args: Any, **kwargs: Any)
     tensor([[0.5000]])
     """
     _refuse_export("box_iou_rotated: cannot be exported: ONNX has no such operator")
-    first, second = _arrays("box_iou_rotated", bboxes1=bboxes1, bboxes2=bboxes2)
-    overlaps = torch.from_numpy(mmort.box_iou_rotated(first, second, *args, **kwargs))
-    return _WithoutGradient.attach("box_iou_rotated", overlaps, bboxes1, bboxes2)
+    overlaps: Tensor = (aligned_iou_rotated if aligned else pairwise_iou_rotated)(bboxes1, bboxes2, mode, clockwise)
+    return overlaps
 
 
 def bbox_overlaps(
@@ -256,10 +258,10 @@ def bbox_overlaps(
 
     Parameters
     ----------
-    bboxes1 : Tensor of shape (N, 4)
-        Corners (x1, y1, x2, y2).
-    bboxes2 : Tensor of shape (M, 4)
-        With `aligned`, M is N.
+    bboxes1 : Tensor of shape (..., N, 4)
+        Corners (x1, y1, x2, y2), in any number of batches.
+    bboxes2 : Tensor of shape (..., M, 4)
+        In the same batches.  With `aligned`, M is N.
     mode : {"iou", "iof"}, default "iou"
         Whether intersections are divided by unions, or by the areas of `bboxes1`.
     aligned : bool, default False
@@ -269,13 +271,15 @@ def bbox_overlaps(
 
     Returns
     -------
-    Tensor of shape (N, M), or (N,) with `aligned`
+    Tensor of shape (..., N, M), or (..., N) with `aligned`
         NaN where the divisor is zero.  Where a box is not finite, values may differ from those of `mmort.box_iou`.
 
     Raises
     ------
     ValueError
-        If `mode` is neither "iou" nor "iof".
+        If a shape does not match, or `mode` is neither "iou" nor "iof".
+    TypeError
+        If the boxes are not of a floating dtype, or bfloat16 outside of autocast.
 
     Examples
     --------
@@ -287,13 +291,15 @@ def bbox_overlaps(
     _check_tensors("bbox_overlaps", bboxes1=bboxes1, bboxes2=bboxes2)
     if mode not in ("iou", "iof"):
         raise ValueError(f"bbox_overlaps: mode must be 'iou' or 'iof', got {mode!r}")
+    _check_boxes(bboxes1, bboxes2, aligned)
+    (bboxes1, bboxes2), dtype = as_floating("bbox_overlaps", bboxes1=bboxes1, bboxes2=bboxes2)
     if not aligned:
-        bboxes1, bboxes2 = bboxes1[:, None], bboxes2[None]
+        bboxes1, bboxes2 = bboxes1[..., :, None, :], bboxes2[..., None, :, :]
     area1, area2 = ((boxes[..., 2:] - boxes[..., :2] + offset).prod(-1) for boxes in (bboxes1, bboxes2))
     top_left = torch.maximum(bboxes1[..., :2], bboxes2[..., :2])
     bottom_right = torch.minimum(bboxes1[..., 2:], bboxes2[..., 2:])
     intersection = (bottom_right - top_left + offset).clamp(min=0).prod(-1)
-    return intersection / (area1 + area2 - intersection if mode == "iou" else area1)
+    return in_dtype(intersection / (area1 + area2 - intersection if mode == "iou" else area1), dtype)
 
 
 def point_sample(input: Tensor, points: Tensor, align_corners: bool = False, **kwargs: Any) -> Tensor:
@@ -313,6 +319,13 @@ def point_sample(input: Tensor, points: Tensor, align_corners: bool = False, **k
     -------
     Tensor of shape (N, C, P) or (N, C, OH, OW)
 
+    Raises
+    ------
+    ValueError
+        If a shape does not match, or a mode is unknown.
+    TypeError
+        If an argument is not of a floating dtype, or bfloat16 outside of autocast.
+
     Examples
     --------
     >>> import torch
@@ -321,9 +334,12 @@ def point_sample(input: Tensor, points: Tensor, align_corners: bool = False, **k
     tensor([[[0.5000]]])
     """
     _check_tensors("point_sample", input=input, points=points)
+    if points.dim() not in (3, 4) or points.shape[-1] != 2:
+        raise ValueError(f"point_sample: points must be [N, P, 2] or [N, OH, OW, 2], got {[*points.shape]}")
+    (input, points), dtype = as_floating("point_sample", input=input, points=points)
     flat = points.dim() == 3
     grid = 2 * (points[:, :, None] if flat else points) - 1
-    output = grid_sample(input, grid, align_corners=align_corners, **kwargs)
+    output = in_dtype(grid_sample(input, grid, align_corners=align_corners, **kwargs), dtype)
     return output.squeeze(3) if flat else output
 
 
@@ -336,7 +352,7 @@ def rel_roi_point_to_rel_img_point(
     ----------
     rois : Tensor of shape (K, 4) or (K, 5)
         Corners (x1, y1, x2, y2), with a batch index before them or without.
-    rel_roi_points : Tensor of shape (K, P, 2)
+    rel_roi_points : Tensor of shape (K, P, 2) or (1, P, 2)
         x and y, from 0 to 1 over the region.
     img : Tensor of shape (N, C, H, W) or (int, int)
         The feature map, or its height and width.
@@ -348,6 +364,13 @@ def rel_roi_point_to_rel_img_point(
     Tensor of shape (K, P, 2)
         x and y, from 0 to 1 over the map.
 
+    Raises
+    ------
+    ValueError
+        If a shape does not match.
+    TypeError
+        If regions or points are not of a floating dtype, or bfloat16 outside of autocast.
+
     Examples
     --------
     >>> import torch
@@ -356,41 +379,41 @@ def rel_roi_point_to_rel_img_point(
     >>> mmort.torch.rel_roi_point_to_rel_img_point(rois, centre, (16, 32))
     tensor([[[0.2500, 0.3750]]])
     """
+    function = "rel_roi_point_to_rel_img_point"
+    _check_tensors(function, rois=rois, rel_roi_points=rel_roi_points)
+    if rois.dim() != 2 or rois.shape[1] not in (4, 5):
+        raise ValueError(f"{function}: rois must be [K, 4] or [K, 5], got {[*rois.shape]}")
+    if rel_roi_points.dim() != 3 or rel_roi_points.shape[2] != 2 or len(rel_roi_points) not in (1, len(rois)):
+        raise ValueError(
+            f"{function}: rel_roi_points must be [K, P, 2] with K = {len(rois)}, or [1, P, 2], "
+            f"got {[*rel_roi_points.shape]}"
+        )
+    (rois, rel_roi_points), dtype = as_floating(function, rois=rois, rel_roi_points=rel_roi_points)
     corners = rois[:, -4:]
     top_left, bottom_right = corners[:, None, :2], corners[:, None, 2:]
     height, width = img.shape[2:] if isinstance(img, Tensor) else img
     positions = (rel_roi_points * (bottom_right - top_left) + top_left) * spatial_scale
-    return torch.stack([positions[..., 0] / width, positions[..., 1] / height], dim=2)
+    return in_dtype(torch.stack([positions[..., 0] / width, positions[..., 1] / height], dim=2), dtype)
 
 
 def _gather(boxes: Tensor, scores: Tensor, kept: Tensor) -> Tensor:
     """Return the kept boxes with their scores as the last column."""
-    return torch.cat([boxes[kept], scores[kept, None]], dim=1)
+    return torch.cat([under_autocast(boxes)[kept], under_autocast(scores)[kept, None]], dim=1)
 
 
-def _arrays(function: str, /, **tensors: Tensor) -> list[NDArray[Any]]:
-    """Return the memory of a function's tensors as arrays."""
-    _check_tensors(function, **tensors)
-    return [tensor.detach().numpy() for tensor in tensors.values()]
-
-
-class _WithoutGradient(torch.autograd.Function):
-    """Lets a backward pass through what numpy has computed say so, instead of ending there in silence."""
-
-    @staticmethod
-    def attach(name: str, output: Tensor, *inputs: Tensor) -> Tensor:
-        """Return the output of a function as one that depends on its inputs."""
-        attached: Tensor = _WithoutGradient.apply(name, output, *inputs)  # type: ignore[no-untyped-call]
-        return attached
-
-    @staticmethod
-    def forward(ctx: Any, name: str, output: Tensor, *inputs: Tensor) -> Tensor:
-        ctx.name = name
-        return output.view_as(output)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> None:
-        raise RuntimeError(no_gradient(ctx.name))
+def _check_boxes(bboxes1: Tensor, bboxes2: Tensor, aligned: bool) -> None:
+    """Raise ValueError if the shapes of the boxes of `bbox_overlaps` do not match."""
+    for name, boxes in (("bboxes1", bboxes1), ("bboxes2", bboxes2)):
+        if boxes.dim() < 2 or boxes.shape[-1] != 4:
+            raise ValueError(f"bbox_overlaps: {name} must be [..., N, 4], got {[*boxes.shape]}")
+    end = -1 if aligned else -2
+    if bboxes1.shape[:end] != bboxes2.shape[:end]:
+        raise ValueError(
+            f"bbox_overlaps: bboxes2 must be {[*bboxes1.shape]}, as bboxes1 is, got {[*bboxes2.shape]}"
+            if aligned
+            else f"bbox_overlaps: bboxes2 must have the batches of bboxes1, {[*bboxes1.shape[:-2]]}, "
+            f"got {[*bboxes2.shape]}"
+        )
 
 
 def _check_tensors(function: str, /, **tensors: Tensor) -> None:

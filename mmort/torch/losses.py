@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from mmort.torch.dtypes import as_floating, in_dtype
+
 __all__ = ["SigmoidFocalLoss", "sigmoid_focal_loss"]
 
 Reduction = Literal["none", "mean", "sum"]
@@ -50,7 +52,7 @@ def sigmoid_focal_loss(
     ValueError
         If shapes do not match, or `reduction` is unknown.
     TypeError
-        If `target` is not of dtype int64.
+        If `target` is not of dtype int64, or the logits not of a floating one, or bfloat16 outside of autocast.
 
     Examples
     --------
@@ -59,17 +61,21 @@ def sigmoid_focal_loss(
     tensor([[0.1300, 0.0433]])
     """
     _check(input, target, weight, reduction)
+    floating = {"input": input} if weight is None else {"input": input, "weight": weight}
+    (input, *weights), dtype = as_floating("sigmoid_focal_loss", **floating)
     is_target = target[:, None] == torch.arange(input.shape[1], device=target.device)
     # With the logarithms of sigmoids a large logit has a loss and a gradient, where that of its sigmoid has none.
     hit = alpha * torch.sigmoid(-input) ** gamma * functional.logsigmoid(input)
     miss = (1 - alpha) * torch.sigmoid(input) ** gamma * functional.logsigmoid(-input)
     loss = -torch.where(is_target, hit, miss)
-    if weight is not None:
+    for factors in weights:
         known = is_target.any(1)
-        loss = loss * torch.where(known, weight[torch.where(known, target, 0)], 1)[:, None]
-    if reduction == "none":
-        return loss
-    return loss.sum() / input.shape[0] if reduction == "mean" else loss.sum()
+        loss = loss * torch.where(known, factors[torch.where(known, target, 0)], 1)[:, None]
+    if reduction == "mean":
+        loss = loss.sum() / input.shape[0]
+    elif reduction == "sum":
+        loss = loss.sum()
+    return in_dtype(loss, dtype)
 
 
 class SigmoidFocalLoss(nn.Module):

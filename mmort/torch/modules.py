@@ -13,6 +13,7 @@ from torch.nn.modules.utils import _pair
 from mmort import schemas
 from mmort._kernels import as_choice
 from mmort.ops._habits import explains_other_names
+from mmort.torch.dtypes import as_floating, in_dtype
 from mmort.torch.functions import (
     corner_pool,
     deform_conv2d,
@@ -117,6 +118,7 @@ class SimpleRoIAlign(_Layer):
 
         Every map is sampled at the points of all regions: a loop over maps, or over their regions, cannot be exported.
         """
+        (features, rois), dtype = as_floating("SimpleRoIAlign", features=features, rois=rois)
         height, width = self.output_size
         y = (torch.arange(height, dtype=rois.dtype, device=rois.device) + 0.5) / height
         x = (torch.arange(width, dtype=rois.dtype, device=rois.device) + 0.5) / width
@@ -125,7 +127,7 @@ class SimpleRoIAlign(_Layer):
         points = points[None].expand(features.shape[0], -1, -1, -1)
         sampled = point_sample(features, points, align_corners=not self.aligned)  # (N, C, K, OH*OW)
         pooled = sampled.transpose(1, 2)[rois[:, 0].long(), torch.arange(rois.shape[0], device=rois.device)]
-        return pooled.reshape(-1, features.shape[1], height, width)
+        return in_dtype(pooled, dtype).reshape(-1, features.shape[1], height, width)
 
 
 class CornerPool(_Layer):

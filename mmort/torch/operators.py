@@ -72,17 +72,17 @@ def no_gradient(name: str) -> str:
     return f"{name}: has no gradient; call it under torch.no_grad(), or on tensors from which detach() removed theirs"
 
 
-def _refuse_gradient(name: str) -> None:
+def refuse_gradient(name: str, operator: Any) -> None:
     """Let a backward pass through an operator without a gradient say what to do."""
 
     def backward(ctx: Any, *gradients: Tensor) -> None:
         raise RuntimeError(no_gradient(name))
 
-    OPERATORS[name].register_autograd(backward)  # type: ignore[attr-defined]
+    operator.register_autograd(backward)
 
 
 for _name in OPERATORS.keys() - GRADIENTS.keys():
-    _refuse_gradient(_name)
+    refuse_gradient(_name, OPERATORS[_name])
 
 
 @overload

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.utils import _pair
 
+from mmort.torch.dtypes import as_floating, in_dtype
 from mmort.torch.functions import roi_align_rotated
 
 __all__ = [
@@ -58,10 +59,11 @@ def active_rotated_filter(input: Tensor, indices: Tensor) -> Tensor:
             "active_rotated_filter: input must be [O, I, L, h, w] and indices [L, h, w, R], "
             f"got {[*input.shape]} and {[*indices.shape]}"
         )
+    (input,), dtype = as_floating("active_rotated_filter", input=input)
     orientations = indices.shape[3]
     sources = indices.reshape(-1, orientations).to(torch.int64).argsort(0)  # [L * h * w, R]
     turned = input.flatten(2)[:, :, sources].permute(0, 3, 1, 2)  # [O, R, I, L * h * w]
-    return turned.reshape(-1, input.shape[1] * input.shape[2], *input.shape[3:])
+    return in_dtype(turned, dtype).reshape(-1, input.shape[1] * input.shape[2], *input.shape[3:])
 
 
 def min_area_polygons(pointsets: Tensor) -> Tensor:
@@ -99,6 +101,7 @@ def min_area_polygons(pointsets: Tensor) -> Tensor:
     count, odd = divmod(pointsets.shape[-1], 2)
     if odd or count < 2:
         raise ValueError(f"min_area_polygons: pointsets must be [..., 2 * P], P at least 2, got {[*pointsets.shape]}")
+    (pointsets,), dtype = as_floating("min_area_polygons", pointsets=pointsets)
     points = torch.unflatten(pointsets, -1, (count, 2))
     first, second = zip(*itertools.combinations(range(count), 2), strict=True)
     steps = points[..., list(second), :] - points[..., list(first), :]  # [..., D, 2]
@@ -112,7 +115,7 @@ def min_area_polygons(pointsets: Tensor) -> Tensor:
     best = ((right - left) * (bottom - top)).argmin(-1, keepdim=True)  # [..., 1]
     cos, sin, left, right, top, bottom = (values.gather(-1, best) for values in (cos, sin, left, right, top, bottom))
     u, v = torch.cat([right, left, left, right], -1), torch.cat([top, top, bottom, bottom], -1)  # [..., 4]
-    return torch.stack([u * cos - v * sin, u * sin + v * cos], -1).flatten(-2)
+    return in_dtype(torch.stack([u * cos - v * sin, u * sin + v * cos], -1).flatten(-2), dtype)
 
 
 def points_in_polygons(points: Tensor, polygons: Tensor) -> Tensor:
@@ -148,6 +151,7 @@ def points_in_polygons(points: Tensor, polygons: Tensor) -> Tensor:
             "points_in_polygons: points must be [N, 2] and polygons [M, 8], "
             f"got {[*points.shape]} and {[*polygons.shape]}"
         )
+    (points, polygons), dtype = as_floating("points_in_polygons", points=points, polygons=polygons)
     corners = torch.unflatten(polygons, 1, (4, 2))  # [M, 4, 2]
     x, y = points[:, None, None, 0], points[:, None, None, 1]  # [N, 1, 1]
     (x1, y1), (x2, y2) = corners.unbind(-1), corners.roll(1, 1).unbind(-1)  # of the edges, [M, 4]
@@ -158,7 +162,7 @@ def points_in_polygons(points: Tensor, polygons: Tensor) -> Tensor:
     level = (y1 == y) & (y2 == y) & (torch.minimum(x1, x2) <= x) & (x <= torch.maximum(x1, x2))
     at_corner = (x1 == x) & (y1 == y)
     on_border = (crosses & (crossing == x)) | level | at_corner
-    return (inside & ~on_border.any(-1)).to(points.dtype)
+    return (inside & ~on_border.any(-1)).to(dtype)
 
 
 def riroi_align_rotated(
@@ -220,6 +224,9 @@ def riroi_align_rotated(
             f"riroi_align_rotated: features must be [N, C * num_orientations, H, W] with num_orientations "
             f"{num_orientations}, got {[*features.shape]}"
         )
+    if rois.ndim != 2 or rois.shape[1] != 6:
+        raise ValueError(f"riroi_align_rotated: rois must be [K, 6], got {[*rois.shape]}")
+    (features, rois), dtype = as_floating("riroi_align_rotated", features=features, rois=rois)
     pooled = roi_align_rotated(features, rois, out_size, spatial_scale, num_samples, False, clockwise)
     pooled = torch.unflatten(pooled, 1, (-1, num_orientations))  # [K, C, R, oh, ow]
     turn = ((rois[:, 5] * num_orientations).to(torch.float64) / (2 * math.pi)).to(rois.dtype)  # MMCV's arithmetic
@@ -230,7 +237,7 @@ def riroi_align_rotated(
         pooled.gather(2, ((source + step) % num_orientations)[:, None, :, None, None].expand_as(pooled))
         for step in (0, 1)
     )
-    return ((1 - share) * first + share * second).flatten(1, 2)
+    return in_dtype((1 - share) * first + share * second, dtype).flatten(1, 2)
 
 
 class RiRoIAlignRotated(nn.Module):

@@ -49,6 +49,23 @@ def test_nms_match():
     assert EXT.nms_match(dets, iou_threshold=0.5) == [[1, 0], [2]]
 
 
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore:.torch.jit.trace:DeprecationWarning")
+def test_functions_that_are_translated_as_a_whole_are_traced():
+    """MMDeploy's have a `symbolic` beside a `forward` that calls these two."""
+
+    class Overlaps(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, boxes):
+            groups = EXT.nms_match(boxes, iou_threshold=0.5)
+            ious = boxes.new_zeros(len(boxes) ** 2)
+            EXT.box_iou_rotated(boxes, boxes, ious, mode_flag=0, aligned=False)
+            return ious[: len(groups)]
+
+    boxes = torch.tensor([[0, 0, 10, 10, 0.8], [0, 0, 10, 9, 0.9], [20, 20, 30, 30, 0.7]])
+    traced = torch.jit.trace(Overlaps.apply, (boxes,))
+    assert torch.equal(traced(boxes), Overlaps.apply(boxes))
+
+
 @pytest.mark.parametrize("multi_label", [0, 1])
 def test_nms_rotated(multi_label):
     """MMCV reads no classes, neither on a CPU nor on a GPU."""
