@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import mmort.ort
 from mmort.onnx.verify.values import as_array, leaves
-from mmort.ort.sessions import require_model_name, silent_options
+from mmort.ort.sessions import require_bounded_model, require_model_name, silent_options
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -50,6 +50,7 @@ def open_session(
             options.register_custom_ops_library(os.fspath(library))
         if own_library and not _has_functions_of_our_names(path):
             return mmort.ort.session(path, sess_options=options)
+        require_bounded_model(os.fspath(path))
         return onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mmort.ort.sessions import require_bounded_model
 from mmort.predict.engines.onnxruntime import DetectorFile, require_counts, require_model
 
 _HINTS = {"float32": "f32", "bfloat16": "bf16"}
@@ -144,6 +145,7 @@ def _standard_model(path: str) -> Any:
         import onnx
     except ModuleNotFoundError:
         raise ImportError("engine openvino needs onnx: pip install 'mmort[openvino]'") from None
+    require_bounded_model(path)
     try:
         model = onnx.load(path, load_external_data=False)
     except Exception as error:  # protobuf's implementations raise different classes
