@@ -16,7 +16,14 @@ import onnx
 
 import mmort
 import mmort.ort
-from mmort._files.outputs import TEMPORARY, require_folder, synchronize_directory, synchronize_file, write_output
+from mmort._files.outputs import (
+    TEMPORARY,
+    inside,
+    require_folder,
+    synchronize_directory,
+    synchronize_file,
+    write_output,
+)
 from mmort.onnx.describe import describe
 from mmort.onnx.graph import files, optional_inputs
 
@@ -75,7 +82,7 @@ def write_triton_repository(
     """
     require_folder(directory)
     directory, name = Path(directory), Path(model).stem
-    folder = directory / name
+    folder = inside(directory, name)
     if os.path.lexists(folder):
         if not force:
             raise FileExistsError(f"the repository has a model of this name already: {folder}; force=True replaces it")

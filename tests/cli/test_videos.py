@@ -217,6 +217,13 @@ def test_an_image_on_standard_input(tiny, monkeypatch):
     assert refused("predict", tiny, "-") == message
 
 
+def test_standard_input_without_an_end(tiny, monkeypatch):
+    monkeypatch.setattr("mmort.cli.predict.MAX_STANDARD_INPUT", 1000)
+    with open("/dev/zero", "rb") as zeros:
+        monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=zeros))
+        assert "standard input: an image must have at most 1000 bytes there; save it" in refused("predict", tiny, "-")
+
+
 @pytest.mark.filterwarnings("always::mmort.predict.image_files.LeftOutWarning")
 def test_folders_below_a_folder(tiny, folder):
     (folder / "photos" / "2024").mkdir(parents=True)
