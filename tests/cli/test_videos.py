@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shutil
 import struct
 import sys
@@ -126,6 +127,18 @@ def test_an_interrupted_annotated_video_is_drawn_again(tiny, clip, folder, monke
     assert predict(tiny, clip, "-o", "out", "--show-dir", "show")[0] == 0
     assert Video("show/clip.mp4").stated_frames == COUNT
     assert [entry["frame"] for entry in lines((folder / "out" / "detections.jsonl").read_text())] == list(range(COUNT))
+
+
+def test_a_damaged_video_is_not_taken_for_a_shorter_one(tiny, folder):
+    """OpenCV reads no frame there, as at the end."""
+    write("clip.avi", "MJPG")
+    content = bytearray((folder / "clip.avi").read_bytes())
+    begin = content.index(b"00dc", len(content) // 3) + 8
+    content[begin : begin + 200] = bytes(200)
+    (folder / "clip.avi").write_bytes(content)
+    message = refused("predict", tiny, "clip.avi", "--show-dir", "show")
+    assert re.search(r"clip\.avi: frame \d+ cannot be read, but later ones can: the file is damaged; ", message)
+    assert os.listdir("show") == []
 
 
 def test_a_video_cut_short_is_noted(tiny, folder):
