@@ -17,7 +17,6 @@ import onnx
 import mmort
 import mmort.ort
 from mmort._files.outputs import (
-    TEMPORARY,
     inside,
     require_folder,
     synchronize_directory,
@@ -29,6 +28,9 @@ from mmort.onnx.graph import files, optional_inputs
 
 MAX_BATCH_SIZE = 8
 MAX_QUEUE_DELAY = 2000  # microseconds that a request waits for others to run with
+_EXCHANGE = ".mmort_exchange-"
+"""How folders begin that a later run must not remove: if the process is killed, the model's former folder is there."""
+
 METADATA = ("classes", "preprocessing", "masks")  # what a client needs
 _TYPES: dict[int, str] = {
     onnx.TensorProto.FLOAT: "TYPE_FP32",
@@ -97,7 +99,7 @@ def write_triton_repository(
     at_server = Path(server_path or directory.absolute()) / name
     text = _config(name, proto, at_server / library.name if library else None)
     directory.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=directory) as drafts:
+    with tempfile.TemporaryDirectory(prefix=_EXCHANGE, dir=directory) as drafts:
         draft, former = Path(drafts, name), Path(drafts, "former")
         (draft / "1").mkdir(parents=True)
         files.save(proto, draft / "1" / "model.onnx", model, library=library is not None)
