@@ -1,5 +1,6 @@
 """Files that are written: whole or not at all, inside their directory, and pipes and devices directly."""
 
+import ast
 import os
 import shutil
 import stat
@@ -72,6 +73,86 @@ def test_a_kill_leaves_the_former_content(tmp_path):
         command = [sys.executable, "-c", f"{code}write_output({str(file)!r}, 'second')"]
         assert subprocess.run(command).returncode == 9
         assert file.read_text() == "first"
+
+
+def test_folders_of_killed_processes_are_removed(tmp_path):
+    """Those of running processes stay, and so does what is no folder."""
+    code = (
+        "import os\nfrom mmort.onnx.graph.files import replacing\n"
+        "with replacing('a.onnx', keep_neighbours=True) as draft:\n draft.write_bytes(b'x')\n os._exit(9)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path).returncode == 9
+    left = os.listdir(tmp_path)
+    assert len(left) == 2
+    (tmp_path / ".mmort-link").symlink_to(tmp_path.parent)
+    (tmp_path / ".mmort-file").touch()
+    with replacing(tmp_path / "b.onnx") as draft:
+        draft.write_bytes(b"b")
+        with replacing(tmp_path / "c.onnx") as other:
+            other.write_bytes(b"c")
+    assert sorted(os.listdir(tmp_path)) == [".mmort-file", ".mmort-link", "b.onnx", "c.onnx"]
+
+
+def test_a_former_model_of_triton_is_not_removed(tmp_path):
+    """The process ends between two renames; later runs leave the former one."""
+    model = tiny_detector.write(tmp_path / "model.onnx")
+    repository = tmp_path / "repository"
+    write_triton_repository(model, repository)
+    code = (
+        "import os, pathlib, sys\nfrom mmort.onnx.triton import write_triton_repository\n"
+        "rename = pathlib.Path.rename\n"
+        "pathlib.Path.rename = lambda *paths: (rename(*paths), os._exit(9))\n"
+        "write_triton_repository(sys.argv[1], sys.argv[2], force=True)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, model, repository]).returncode == 9
+    (left,) = os.listdir(repository)
+    write_triton_repository(model, repository)
+    with replacing(repository / "a.onnx") as draft:
+        draft.write_bytes(b"a")
+    assert sorted(os.listdir(repository)) == sorted([left, "a.onnx", "model"])
+    assert (repository / left / "former" / "config.pbtxt").is_file()
+
+
+CHANGES = {"mkdir", "rmdir", "unlink", "remove", "rename", "rmtree", "touch", "symlink_to", "write_text", "write_bytes"}
+CHANGES |= {"copy", "copy2", "copyfile", "copytree", "move", "TemporaryDirectory", "mkdtemp", "NamedTemporaryFile"}
+CHANGES |= {"VideoWriter", "imwrite", "savez", "tofile"}
+MODULES = {
+    "_files/outputs.py": "what all others call",
+    "build.py": "the build of a package",
+    "cli/parity.py": "a temporary file that ends with the comparison",
+    "demo/page.py": "the page's folder",
+    "demo/story.py": "the demo's folder",
+    "evaluate/coco_panoptic.py": "the folder of a submission",
+    "evaluate/dota.py": "the folder of a submission",
+    "onnx/accelerate/measuring.py": "temporary files that are measured",
+    "onnx/accelerate/pipeline.py": "a temporary file that is measured",
+    "onnx/export/draft.py": "a draft",
+    "onnx/graph/files.py": "a draft",
+    "onnx/triton.py": "drafts of a folder, and the exchange of folders",
+    "onnx/verify/inner_tensors.py": "a file beside a draft",
+    "predict/output.py": "the record's folder, and that of annotated images",
+    "predict/predicting.py": "the folder of annotated videos",
+    "predict/video.py": "the draft of a video",
+}
+"""The modules that change files otherwise than by `write_output`, and why."""
+
+
+def test_what_changes_files_is_listed():
+    """Whoever writes an output does so through `mmort._files.outputs`; a module that is new here needs a reason."""
+    package, found = Path(mmort.onnx.__file__).parents[1], set()
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call):
+                continue
+            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            receiver = ast.unparse(node.func).rpartition(".")[0]
+            is_array = name in ("copy", "remove") and receiver not in ("os", "shutil")
+            is_graph = name == "rename" and receiver == "structure"
+            mode = next((arg.value for arg in node.args[1:2] if isinstance(arg, ast.Constant)), "")
+            writes = name == "open" and isinstance(mode, str) and set(mode) & set("wax+")
+            if (name in CHANGES and not is_array and not is_graph) or (writes and "devnull" not in ast.unparse(node)):
+                found.add(path.relative_to(package).as_posix())
+    assert found == set(MODULES)
 
 
 WRITERS = {

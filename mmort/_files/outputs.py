@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -152,6 +154,64 @@ def _write(file: str | os.PathLike[str], data: bytes) -> None:
             os.unlink(draft)
         raise
     synchronize_directory(os.path.dirname(path))
+
+
+@contextlib.contextmanager
+def draft_folder(directory: str | os.PathLike[str]) -> Iterator[Path]:
+    """Make a hidden folder for drafts, which is removed at the end of the block.
+
+    A process holds a lock on its folder; those without one, which killed processes have left, are removed first.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from mmort._files.outputs import draft_folder
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     with draft_folder(directory) as folder:
+    ...         os.listdir(directory) == [folder.name]
+    ...     os.listdir(directory)
+    True
+    []
+    """
+    for left in Path(directory).glob(f"{TEMPORARY}*"):
+        _remove_unlocked(left)
+    while True:
+        with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=directory) as folder, _locked(folder, wait=True):
+            if not os.path.isdir(folder):  # another process has removed it before it was locked
+                os.mkdir(folder)
+                continue
+            yield Path(folder)
+            return
+
+
+@contextlib.contextmanager
+def _locked(folder: str | os.PathLike[str], *, wait: bool) -> Iterator[bool]:
+    """Lock a folder; yield whether that worked, which it does not on Windows and some file systems."""
+    try:
+        import fcntl
+
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except (ImportError, OSError):
+        yield False
+        return
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except OSError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(descriptor)
+
+
+def _remove_unlocked(folder: Path) -> None:
+    """Remove a folder that no process has locked, and the drafts beside it that have its name."""
+    with _locked(folder, wait=False) as is_left:
+        if is_left:
+            for draft in folder.parent.glob(f"{folder.name}-*"):
+                draft.unlink(missing_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def replace_by(draft: str | os.PathLike[str], file: str | os.PathLike[str]) -> None:

@@ -9,9 +9,12 @@ None.  It imports what it calls in `run`, so that ``mmort info`` works where ext
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from typing import NoReturn
 
@@ -87,6 +90,9 @@ WRONG_USAGE = 2
 INTERRUPTED = 130
 """The exit code after Ctrl-C, 128 + SIGINT, as shells have it."""
 
+TERMINATED = 143
+"""The exit code after SIGTERM, which ends a command as Ctrl-C does: what is not finished is removed."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command.
@@ -99,8 +105,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit code: 0, or 1 after an error or a comparison that failed, or 130 after Ctrl-C.  Wrong usage exits with 2,
-        as do errors of a command whose `ERROR_CODE` tells them apart from its failures.
+        Exit code: 0, or 1 after an error or a comparison that failed, 130 after Ctrl-C, or 143 after SIGTERM.  Wrong
+        usage exits with 2, as do errors of a command whose `ERROR_CODE` tells them apart from its failures.
     """
     os.environ.setdefault(NO_TELEMETRY, "1")  # before ONNX Runtime is imported
     for name in ("stdout", "stderr"):  # None if the caller has closed it, as some daemons do
@@ -120,12 +126,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.parser = _parser
     try:
         silent = arguments.quiet and not getattr(arguments, "json", False)
-        with terminal.neutral_output(silent=silent), terminal.one_line_warnings():
+        with _ended_by_sigterm(), terminal.neutral_output(silent=silent), terminal.one_line_warnings():
             failure = COMMANDS[arguments.command].run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as head, has stopped reading: nothing may be flushed at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except _TerminatedError:
+        print("mmort: terminated", file=sys.stderr)
+        return TERMINATED
     except KeyboardInterrupt:
         print("mmort: interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -139,6 +148,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     lines = [failure] if isinstance(failure, str) else failure
     print("mmort: error:", "\n  ".join(map(terminal.one_line, lines)), file=sys.stderr)
     return 1
+
+
+class _TerminatedError(KeyboardInterrupt):
+    """SIGTERM has come, as of ``timeout``, ``docker stop`` or Kubernetes."""
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Raise `_TerminatedError` in the block when SIGTERM comes, unless a program that calls `main` handles it."""
+
+    def end(number: int, frame: object) -> NoReturn:
+        raise _TerminatedError
+
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if not in_main_thread or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.web:
         from mmort.demo import page
 
-        page.run(arguments.output, words)
+        page.run(arguments.output, words, force=arguments.force)
         return
     from mmort.demo import story
 

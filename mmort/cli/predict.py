@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 HELP = "detect objects in images with an exported detector; exit code 1 if an image cannot be processed"
 STANDARD_INPUT = "-"
 
+MAX_STANDARD_INPUT = 2**28
+"""Bytes of an image there, which are held in memory and could have no end."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
@@ -132,7 +135,9 @@ def _predict_standard_input(arguments: argparse.Namespace) -> None:
         raise UsageError("predict: --window and --engine ray are for image files")
     if arguments.output is not None or arguments.show_dir is not None:
         raise UsageError("predict: an image on standard input has no name, for --output and --show-dir; save it first")
-    predictor, content = _predictor(arguments), sys.stdin.buffer.read()
+    predictor, content = _predictor(arguments), sys.stdin.buffer.read(MAX_STANDARD_INPUT + 1)
+    if len(content) > MAX_STANDARD_INPUT:
+        raise ValueError(f"standard input: an image must have at most {MAX_STANDARD_INPUT} bytes there; save it first")
     try:
         detections = predictor(content)
     except ValueError as error:  # which names no file

@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,9 @@ def substitute(path: Path, text: str, budget: Budget) -> str:
 def parse_python(path: Path, text: str) -> ast.Module:
     """Parse the text of a ``.py`` file."""
     try:
-        return ast.parse(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about escapes that Python does not know, which MMDetection reads as well
+            return ast.parse(text)
     except SyntaxError as error:
         raise ConfigError(f"{path}:{error.lineno or 1}: not valid Python: {error.msg}") from None
     except ValueError as error:  # null bytes, of which Python before 3.11.4 gives no line

@@ -206,7 +206,15 @@ def bert_inputs(prompt: Prompt, tokenizer: Tokenizer, limits: TextLimits, *, clo
 
 def _bert_input(prompt: Prompt, tokenizer: Tokenizer, limits: TextLimits, closed: bool) -> BertInput:
     """Return what BERT takes of the names of one caption."""
-    tokens = tokenizer(prompt.caption(closed=closed))
+    caption, names = prompt.caption(closed=closed), len(prompt.names)
+    if names > limits.max_tokens:  # each has a token: what follows takes time for each pair of a token and a name
+        raise ValueError(
+            f"texts must have at most {limits.max_tokens} tokens together (max_tokens of language_model), "
+            f"got {names} names"
+        )
+    if len(caption.text) > (characters := MAX_CHARACTERS_OF_WORD * limits.max_tokens):
+        raise ValueError(f"texts must have at most {characters} characters together, got {len(caption.text)}")
+    tokens = tokenizer(caption)
     count = len(tokens.ids)
     if count > limits.max_tokens:
         raise ValueError(

@@ -15,7 +15,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from mmort._files.outputs import inside
+from mmort._files.outputs import inside, require_new, require_output, write_output
 from mmort._files.text import printable
 from mmort.configs.captions import Texts
 from mmort.demo import IMAGES, MODEL
@@ -24,6 +24,7 @@ _DEMO = Path(__file__).resolve().parent
 # Installed, the page is part of this package; in mmort's sources it is one of the examples.
 PAGE = next(path for path in (_DEMO / "web", _DEMO.parents[1] / "examples" / "web") if path.is_dir())
 RUNTIME = "onnxruntime-web"
+WORDS = "grounding_dino.onnx"
 
 HEADERS = {
     # With these two, browsers let a page use threads.
@@ -33,7 +34,7 @@ HEADERS = {
 }
 
 
-def run(output: str | os.PathLike[str], texts: Texts | None = None) -> None:
+def run(output: str | os.PathLike[str], texts: Texts | None = None, *, force: bool = False) -> None:
     """Write the page and serve it until this process is interrupted.
 
     Parameters
@@ -42,11 +43,14 @@ def run(output: str | os.PathLike[str], texts: Texts | None = None) -> None:
         Directory to write to; it is made if its parent exists.  The page is in its folder ``web``.
     texts : str, sequence of str or dict, optional
         What a Grounding DINO, exported for the page, looks for.  Default: the Mask R-CNN and its ten digits.
+    force : bool, default False
+        Whether to replace files of the page that exist.
 
     Raises
     ------
     OSError
-        If the directory cannot be made or written to, or onnxruntime-web cannot be fetched.
+        If the directory cannot be made or written to, files exist and are not to be replaced, or onnxruntime-web cannot
+        be fetched.
     ValueError
         If the texts are empty or too long.
     ImportError
@@ -54,7 +58,7 @@ def run(output: str | os.PathLike[str], texts: Texts | None = None) -> None:
     """
     Path(output).mkdir(exist_ok=True)
     folder = Path(output) / "web"
-    write(folder, texts)
+    write(folder, texts, force=force)
     with make_server(folder) as server:
         print(
             f"Open http://127.0.0.1:{server.server_port}/ in a browser; Ctrl-C stops. The page is in {folder}",
@@ -63,43 +67,49 @@ def run(output: str | os.PathLike[str], texts: Texts | None = None) -> None:
         server.serve_forever()
 
 
-def write(folder: Path, texts: Texts | None = None) -> None:
-    """Write the page, a portable detector and sample images; fetch onnxruntime-web unless it is there already."""
-    folder.mkdir(exist_ok=True)
-    for path in PAGE.iterdir():
-        if path.suffix in (".css", ".html", ".js"):
-            shutil.copy(path, folder)
-    model = _write_detector(folder) if texts is None else _write_detector_of_words(folder, texts)
-    for image in IMAGES:
-        shutil.copy(image, folder)
-    samples = {"model": model.name, "pictures": [image.name for image in IMAGES]}
-    (folder / "samples.json").write_text(json.dumps(samples), encoding="utf-8")
+def write(folder: Path, texts: Texts | None = None, *, force: bool = False) -> None:
+    """Write the page, a portable detector and sample images; fetch onnxruntime-web unless it is there already.
+
+    Links are not followed, and files that exist are replaced only with `force`.
+    """
+    inside(folder.parent, folder.name).mkdir(exist_ok=True)
+    sources = [*(path for path in PAGE.iterdir() if path.suffix in (".css", ".html", ".js")), *IMAGES]
+    model, samples = inside(folder, MODEL.name if texts is None else WORDS), inside(folder, "samples.json")
+    targets = {inside(folder, path.name): path for path in sources}
+    inside(folder, RUNTIME)
+    for file in (*targets, model, samples):
+        require_output(file)
+        if not force:
+            require_new(file)
+    for file, source in targets.items():
+        write_output(file, source.read_bytes())
+    if texts is None:
+        _write_detector(model)
+    else:
+        _write_detector_of_words(model, texts)
+    names = {"model": model.name, "pictures": [image.name for image in IMAGES]}
+    write_output(samples, json.dumps(names))
     if not (folder / RUNTIME).is_dir():
         _fetch_runtime(folder)
 
 
-def _write_detector(folder: Path) -> Path:
-    """Write the Mask R-CNN as a portable file, and return its path."""
+def _write_detector(model: Path) -> None:
+    """Write the Mask R-CNN as a portable file."""
     from mmort.onnx import make_portable
 
-    model = folder / MODEL.name
-    model.unlink(missing_ok=True)  # make_portable never overwrites a file
-    make_portable(MODEL, model)
-    return model
+    make_portable(MODEL, model, force=True)
 
 
-def _write_detector_of_words(folder: Path, texts: Texts) -> Path:
-    """Export a Grounding DINO that looks for `texts` as a portable file, and return its path."""
+def _write_detector_of_words(model: Path, texts: Texts) -> None:
+    """Export a Grounding DINO that looks for `texts` as a portable file."""
     from mmort.demo import story
 
-    model = folder / "grounding_dino.onnx"
     story.export_words(model, texts=texts, portable=True)
-    return model
 
 
 def make_server(folder: Path, port: int = 0) -> ThreadingHTTPServer:
     """Return a server of a folder on the loopback address; a port of 0 is any that is free."""
-    return ThreadingHTTPServer(("127.0.0.1", port), partial(_Handler, directory=os.fspath(folder)))
+    return _Server(("127.0.0.1", port), partial(_Handler, directory=os.fspath(folder)))
 
 
 def _fetch_runtime(folder: Path) -> None:
@@ -114,6 +124,15 @@ def _fetch_runtime(folder: Path) -> None:
     done = subprocess.run(["sh", script, folder], capture_output=True, text=True)
     if done.returncode:
         raise OSError(f"npm cannot fetch {RUNTIME}: {done.stderr.strip()}")
+
+
+class _Server(ThreadingHTTPServer):
+    """A server that says nothing of clients that have gone."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print the traceback of an error, unless the client has closed its connection."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(SimpleHTTPRequestHandler):

@@ -296,26 +296,45 @@ def _load_with_stand_ins(path: str, file: BinaryIO) -> Any:
         asked = re.search(r"GLOBAL (\S+)", str(error))
         if asked:
             raise ValueError(f"{path}: holds code, which is not run: it asks for {asked[1]}") from None
-        # torch advises weights_only=False, which would run the file's code, before it names the cause.
-        cause = re.search(r"WeightsUnpickler error:\s*(.+)", str(error))
-        reason = cause[1] if cause else next(iter(str(error).splitlines()), "") or type(error).__name__
-        raise ValueError(
-            f"{path}: is not a checkpoint, or is cut short: {shorten(reason, 200, placeholder=' ...')}"
-        ) from None
+        raise ValueError(_damaged(path, error)) from None
+
+
+def _damaged(path: str, error: Exception) -> str:
+    """Return the message about a file that torch cannot read."""
+    # torch advises weights_only=False, which would run the file's code, before it names the cause.
+    cause = re.search(r"WeightsUnpickler error:\s*(.+)", str(error))
+    reason = cause[1] if cause else next(iter(str(error).splitlines()), "") or type(error).__name__
+    return f"{path}: is not a checkpoint, or is cut short: {shorten(reason, 200, placeholder=' ...')}"
+
+
+_ARCHIVE = b"PK\3\4"
+"""How a file begins that torch.load reads as an archive."""
 
 
 def _refuse_compressed(path: str, file: BinaryIO) -> None:
     """Refuse an archive whose records are larger than the file; torch.save compresses nothing."""
+    is_archive = file.read(len(_ARCHIVE)) == _ARCHIVE
+    file.seek(0)
+    if not is_archive:
+        return
     try:
-        with zipfile.ZipFile(file) as archive:
-            size = sum(record.file_size for record in archive.infolist())
-    except Exception:  # not an archive, or a damaged one: torch reports it
-        size = 0
+        size = sum(_record_sizes(file))
+    except Exception as error:  # damaged bytes make readers raise anything
+        raise ValueError(_damaged(path, error)) from None
     if size > file.seek(0, os.SEEK_END):
         raise ValueError(
             f"{path}: is not a checkpoint of torch.save: its records take {size} bytes, more than the file"
         )
     file.seek(0)
+
+
+def _record_sizes(file: BinaryIO) -> list[int]:
+    """Return the sizes of an archive's records as torch finds them; another reader could find others in its bytes."""
+    reader = torch._C.PyTorchFileReader(file)
+    if hasattr(reader, "get_record_size"):
+        return [reader.get_record_size(name) for name in reader.get_all_records()]
+    with zipfile.ZipFile(file) as archive:  # torch 2.9 does not tell sizes
+        return [record.file_size for record in archive.infolist()]
 
 
 def _renamed(weights: dict[str, Tensor], module: nn.Module, expected: dict[str, Tensor]) -> dict[str, Tensor]:

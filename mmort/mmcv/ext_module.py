@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -23,8 +25,38 @@ from mmort.mmcv import (
     upsampling,
 )
 
+MAX_REPEATED = 1024
+"""Samples in a bin's side, and of a border, as the operators of `mmort.torch` take them; memory grows with them."""
+
+
+def _bounded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that refuses sizes which are not those of its output, and counts out of proportion."""
+    signature = inspect.signature(function)
+    sizes = [name for name in signature.parameters if name.startswith(("pooled_", "aligned_"))]
+    counts = [name for name in signature.parameters if name in ("sampling_ratio", "num_samples", "pool_size")]
+    pooled = next((name for name in ("output", "grad_output") if name in signature.parameters), None)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        arguments = signature.bind(*args, **kwargs).arguments
+        asked = [arguments[name] for name in sizes]
+        if pooled is not None and asked and asked != [*arguments[pooled].shape[-2:]]:
+            raise ValueError(
+                f"mmcv._ext.{function.__name__}: {' and '.join(sizes)} must be those of {pooled}, "
+                f"{[*arguments[pooled].shape[-2:]]}, got {asked}"
+            )
+        for name in counts:
+            if arguments[name] > MAX_REPEATED:
+                raise ValueError(
+                    f"mmcv._ext.{function.__name__}: {name} must be at most {MAX_REPEATED}, got {arguments[name]}"
+                )
+        return function(*args, **kwargs)
+
+    return call if sizes or counts else function
+
+
 IMPLEMENTED: dict[str, Callable[..., Any]] = {
-    name: torch.no_grad()(getattr(module, name))
+    name: torch.no_grad()(_bounded(getattr(module, name)))
     for module in (
         attention,
         build_information,

@@ -16,7 +16,13 @@ import onnx
 
 import mmort
 import mmort.ort
-from mmort._files.outputs import TEMPORARY, require_folder, synchronize_directory, synchronize_file, write_output
+from mmort._files.outputs import (
+    inside,
+    require_folder,
+    synchronize_directory,
+    synchronize_file,
+    write_output,
+)
 from mmort.contract.metadata import FOR_CLIENTS
 from mmort.contract.tasks import IMG_SHAPE
 from mmort.onnx.describe import describe
@@ -24,6 +30,8 @@ from mmort.onnx.graph import files, optional_inputs
 
 MAX_BATCH_SIZE = 8
 MAX_QUEUE_DELAY = 2000  # microseconds that a request waits for others to run with
+_EXCHANGE = ".mmort_exchange-"
+"""How folders begin that a later run must not remove: if the process is killed, the model's former folder is there."""
 _TYPES: dict[int, str] = {
     onnx.TensorProto.FLOAT: "TYPE_FP32",
     onnx.TensorProto.FLOAT16: "TYPE_FP16",
@@ -76,7 +84,7 @@ def write_triton_repository(
     """
     require_folder(directory)
     directory, name = Path(directory), Path(model).stem
-    folder = directory / name
+    folder = inside(directory, name)
     if os.path.lexists(folder):
         if not force:
             raise FileExistsError(f"the repository has a model of this name already: {folder}; force=True replaces it")
@@ -91,7 +99,7 @@ def write_triton_repository(
     at_server = Path(server_path or directory.absolute()) / name
     text = _config(name, proto, at_server / library.name if library else None)
     directory.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=directory) as drafts:
+    with tempfile.TemporaryDirectory(prefix=_EXCHANGE, dir=directory) as drafts:
         draft, former = Path(drafts, name), Path(drafts, "former")
         (draft / "1").mkdir(parents=True)
         files.save(proto, draft / "1" / "model.onnx", model, library=library is not None)

@@ -54,6 +54,14 @@ def require_model_name(path: str | os.PathLike[str]) -> None:
         raise ValueError(f"{path} is not an ONNX model: it is a pipe or a device")
 
 
+def require_bounded_model(model: str | bytes) -> None:
+    """Raise ValueError, which names the file, if `require_bounded_functions` does."""
+    try:
+        require_bounded_functions(model)
+    except ValueError as error:
+        raise ValueError(f"{'the model' if isinstance(model, bytes) else model}: {error}") from None
+
+
 def session(model: str | os.PathLike[str] | bytes, **kwargs: Any) -> onnxruntime.InferenceSession:
     """Create a session that knows the operators.
 
@@ -77,7 +85,7 @@ def session(model: str | os.PathLike[str] | bytes, **kwargs: Any) -> onnxruntime
         If onnxruntime is not installed.
     ValueError
         If the domains of these operators are already registered in ``sess_options``, or the path is a pipe's or not
-        UTF-8, or the model's functions call themselves or become too many nodes.
+        UTF-8, or the model's functions call themselves or become too many nodes, or it is not written as protobuf does.
     Exception
         Any exception of onnxruntime, if the model cannot be loaded.
 
@@ -107,10 +115,7 @@ def session(model: str | os.PathLike[str] | bytes, **kwargs: Any) -> onnxruntime
     if not isinstance(source, bytes):
         require_model_name(source)
         open(source, "rb").close()  # Python's error names the file in one line
-    try:
-        require_bounded_functions(source)
-    except ValueError as error:
-        raise ValueError(f"{'the model' if isinstance(source, bytes) else source}: {error}") from None
+    require_bounded_model(source)
     try:
         return onnxruntime.InferenceSession(source, options, **kwargs)
     except Exception as error:

@@ -18,6 +18,9 @@ MAX_CAMERA = 2**31 - 1  # OpenCV's int
 MAX_FRAME_PIXELS = 2**26  # 8192 x 8192; 8K has half as many
 _LISTS_OF_FILES = b"ffconcat", b"#EXTM3U", b"<"  # FFmpeg opens their files; "<" is XML, as DASH has it
 _BLANKS = b"\xef\xbb\xbf \t\r\n"
+MIN_ATTEMPTS = 100
+"""Frames that are looked for behind one that cannot be read, as some files state too few."""
+
 USUAL_FPS = 25.0  # of an annotated video whose source states no frame rate, such as some cameras
 
 
@@ -90,18 +93,35 @@ class Video:
         self.stated_frames: int | None = count if count > 0 and not self._is_camera else None
 
     def frames(self, start: int = 0) -> Iterator[Frame]:
-        """Yield the frames from number `start` on; a video can be read once."""
-        for _ in range(start):
+        """Yield the frames from number `start` on; a video can be read once.
+
+        Raises
+        ------
+        ValueError
+            If a frame cannot be read, but one of those after it can.
+        """
+        for number in range(start):
             if not self._capture.grab():
+                self._require_end(number)
                 return
         number, begin = start, time.monotonic()
         while True:
             is_read, image = self._capture.read()
             if not is_read:
+                self._require_end(number)
                 return
             position = self._capture.get(self._cv2.CAP_PROP_POS_MSEC) / 1e3
             yield Frame(number, time.monotonic() - begin if self._is_camera else position, image)
             number += 1
+
+    def _require_end(self, number: int) -> None:
+        """Raise ValueError if frames follow the one of a number, which cannot be read."""
+        attempts = 0 if self._is_camera else max((self.stated_frames or 0) - number, MIN_ATTEMPTS)
+        if any(self._capture.grab() for _ in range(attempts)):
+            raise ValueError(
+                f"{self._name}: frame {number} cannot be read, but later ones can: the file is damaged; a program such "
+                "as ffmpeg may write a new one of what is left"
+            )
 
     def close(self) -> None:
         """Close the file or camera."""

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -337,7 +338,7 @@ def test_only_the_pages_files_are_served(tmp_path, capfd):
 
 
 def test_page_ends_with_one_line(monkeypatch, web):
-    monkeypatch.setattr(page, "write", lambda folder, texts: None)
+    monkeypatch.setattr(page, "write", lambda folder, texts, force: None)
 
     def interrupt(server):
         raise KeyboardInterrupt
@@ -346,6 +347,51 @@ def test_page_ends_with_one_line(monkeypatch, web):
     code, out, err = run("demo", "--web", "--output", web)
     assert (code, err) == (130, "mmort: interrupted\n")
     assert re.match(r"Open http://127\.0\.0\.1:\d+/ in a browser; ", out)
+
+
+def test_page_replaces_files_with_force_only(monkeypatch, tmp_path):
+    monkeypatch.setattr(page, "_write_detector", lambda model: model.touch())
+    (tmp_path / "web" / page.RUNTIME).mkdir(parents=True)
+    index = tmp_path / "web/index.html"
+    index.write_text("mine")
+    for _ in range(2):
+        with pytest.raises(FileExistsError, match=r"output file exists: .*index\.html; force=True replaces it$"):
+            page.write(tmp_path / "web")
+        assert (index.read_text(), len(os.listdir(tmp_path / "web"))) == ("mine", 2)
+    page.write(tmp_path / "web", force=True)
+    assert "<html" in index.read_text()
+    code, _, err = run("demo", "--web", "--output", tmp_path)
+    assert (code, err.count("--force replaces it")) == (1, 1)
+
+
+@pytest.mark.parametrize("name", ["index.html", "mask_rcnn.onnx", "samples.json", "digits_05.png", page.RUNTIME, "."])
+def test_page_follows_no_links(tmp_path, name):
+    (tmp_path / "other").mkdir()
+    if name == ".":
+        (tmp_path / "web").symlink_to("other")
+    else:
+        (tmp_path / "web").mkdir()
+        (tmp_path / "web" / name).symlink_to(tmp_path / "other")
+    with pytest.raises(ValueError, match=r"output file must be inside .* is a link; remove it$"):
+        page.write(tmp_path / "web", force=True)
+    assert os.listdir(tmp_path / "other") == []
+
+
+def test_clients_that_reset_their_connection(tmp_path, capfd):
+    (tmp_path / "index.html").write_text("the page")
+    with page.make_server(tmp_path) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            for _ in range(20):
+                with socket.create_connection(("127.0.0.1", server.server_port), 10) as connection:
+                    connection.sendall(b"GET / HT")
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            assert answer_to(server.server_port, "/").endswith(b"the page")
+        finally:
+            server.shutdown()
+            thread.join()
+    assert capfd.readouterr().err == ""
 
 
 def test_page_without_npm(monkeypatch, tmp_path):

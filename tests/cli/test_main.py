@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -66,6 +67,37 @@ def test_a_reader_may_stop_reading():
         process.stdout.close()
         assert process.stderr.read() == ""
     assert process.returncode == 1
+
+
+def test_sigterm_ends_a_command_as_ctrl_c_does(tmp_path):
+    """What is not finished is removed."""
+    code = (
+        "import os, signal, sys, time, mmort.cli\n"
+        "from mmort.onnx.graph.files import replacing\n"
+        "def run(arguments):\n"
+        "    with replacing('a.onnx') as draft:\n"
+        "        draft.write_bytes(b'x')\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "        time.sleep(60)\n"
+        "mmort.cli.info.run = run\n"
+        "sys.exit(mmort.cli.main(['info']))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=50)
+    assert (result.returncode, result.stderr, os.listdir(tmp_path)) == (143, "mmort: terminated\n", [])
+
+
+def test_sigterm_is_left_to_the_program_that_calls(monkeypatch):
+    def run(arguments):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    came = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: came.append(number))
+    monkeypatch.setattr(mmort.cli.info, "run", run)
+    try:
+        assert mmort.cli.main(["info"]) == 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert came == [signal.SIGTERM]
 
 
 def test_closed_streams(monkeypatch):

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shutil
 import struct
 import sys
@@ -128,6 +129,18 @@ def test_an_interrupted_annotated_video_is_drawn_again(tiny, clip, folder, monke
     assert [entry["frame"] for entry in lines((folder / "out" / "detections.jsonl").read_text())] == list(range(COUNT))
 
 
+def test_a_damaged_video_is_not_taken_for_a_shorter_one(tiny, folder):
+    """OpenCV reads no frame there, as at the end."""
+    write("clip.avi", "MJPG")
+    content = bytearray((folder / "clip.avi").read_bytes())
+    begin = content.index(b"00dc", len(content) // 3) + 8
+    content[begin : begin + 200] = bytes(200)
+    (folder / "clip.avi").write_bytes(content)
+    message = refused("predict", tiny, "clip.avi", "--show-dir", "show")
+    assert re.search(r"clip\.avi: frame \d+ cannot be read, but later ones can: the file is damaged; ", message)
+    assert os.listdir("show") == []
+
+
 def test_a_video_cut_short_is_noted(tiny, folder):
     write("clip.mkv", "MJPG")
     content = (folder / "clip.mkv").read_bytes()
@@ -215,6 +228,13 @@ def test_an_image_on_standard_input(tiny, monkeypatch):
     monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(b"no image")))
     message = "mmort: error: standard input: not an image in a format that OpenCV reads, or cut short\n"
     assert refused("predict", tiny, "-") == message
+
+
+def test_standard_input_without_an_end(tiny, monkeypatch):
+    monkeypatch.setattr("mmort.cli.predict.MAX_STANDARD_INPUT", 1000)
+    with open("/dev/zero", "rb") as zeros:
+        monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=zeros))
+        assert "standard input: an image must have at most 1000 bytes there; save it" in refused("predict", tiny, "-")
 
 
 @pytest.mark.filterwarnings("always::mmort.predict.image_files.LeftOutWarning")

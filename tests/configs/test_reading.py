@@ -234,6 +234,11 @@ def test_doubled_bases(config, tmp_path, inherit):
     refused_in_time(config, inherit.format("b0"), "more steps or memory|more than one base")
 
 
+def test_escapes_that_python_does_not_know(config):
+    """Python warns of them, without the name of the config: an error here, as warnings are."""
+    assert config(r"a = '\d+\.weight'")["a"] == r"\d+\.weight"
+
+
 def test_size_limit(config):
     text = "a = 1\n" + "#" * 128_000
     with pytest.raises(ConfigError, match="larger than 128000 bytes"):

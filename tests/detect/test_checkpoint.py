@@ -2,6 +2,7 @@
 
 import builtins
 import contextlib
+import io
 import os
 import random
 import zipfile
@@ -169,6 +170,58 @@ def test_large_tensors_in_small_files(saved, tmp_path):
             small.writestr(name, archive.read(name))
     with pytest.raises(ValueError, match=r"its records take 4\d+ bytes, more than the file"):
         load_checkpoint(tmp_path / "small.pth")
+
+
+def compressed(path, content):
+    """Return an archive of torch.save's with compressed records."""
+    torch.save(content, path)
+    packed = io.BytesIO()
+    with zipfile.ZipFile(path) as archive, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as small:
+        for name in archive.namelist():
+            small.writestr(name, archive.read(name))
+    return packed.getvalue()
+
+
+def with_version(archive):
+    """Return an archive whose records need version 10.0, which zipfile refuses and torch does not look at."""
+    return archive.replace(b"PK\x01\x02\x14\x03\x14\0", b"PK\x01\x02\x14\x03\x64\0")
+
+
+def with_two_directories(archive):
+    """Return an archive with a second directory, of a harmless record, where zipfile looks and torch does not."""
+    harmless = io.BytesIO()
+    with zipfile.ZipFile(harmless, "w") as small:
+        small.writestr("archive/version", "3")
+    directory = bytearray(harmless.getvalue()[harmless.getvalue().index(b"PK\1\2") : -22])
+    comment = int.from_bytes(archive[-10:-6], "little") - len(directory)
+    directory[32:34] = comment.to_bytes(2, "little")
+    return archive[:-22] + bytes(directory) + bytes(comment) + archive[-22:]
+
+
+def with_a_long_name(archive):
+    """Return an archive with a record whose name torch's list cuts short."""
+    added = io.BytesIO(archive)
+    with zipfile.ZipFile(added, "a") as more:
+        more.writestr("a/" + "b" * 600, "")
+    return added.getvalue()
+
+
+@pytest.mark.parametrize("change", [with_version, with_two_directories, with_a_long_name])
+def test_archives_whose_records_are_hard_to_list(tmp_path, change):
+    """Torch inflates records that Python's zipfile does not list, or not in this size."""
+    path = tmp_path / "a.pth"
+    path.write_bytes(change(compressed(path, {"weight": torch.zeros(10_000)})))
+    assert torch.load(path, weights_only=True)["weight"].numel() == 10_000
+    with pytest.raises(ValueError, match=r"its records take 4\d+ bytes, more than the file|is not a checkpoint"):
+        load_checkpoint(path)
+
+
+def test_archives_that_zipfile_cannot_list(tmp_path, monkeypatch):
+    """Which lists them for torch 2.9."""
+    (tmp_path / "a.pth").write_bytes(with_version(compressed(tmp_path / "a.pth", {"weight": torch.zeros(10_000)})))
+    monkeypatch.setattr(torch._C, "PyTorchFileReader", lambda file: None)
+    with pytest.raises(ValueError, match=r"is not a checkpoint, or is cut short: zip file version 10\.0"):
+        load_checkpoint(tmp_path / "a.pth")
 
 
 def test_pipe_is_refused(tmp_path):

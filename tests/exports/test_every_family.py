@@ -5,9 +5,9 @@
 
 import onnx
 import pytest
+from mmort.detect.export.crowd import VIEWS
 
 from mmort.configs.layout import DetectorConfig
-from mmort.detect.export.crowd import VIEWS
 from mmort.detect.export.head_outputs import PREFIX
 from mmort.detect.loading import PARTS, _family_of
 from mmort.onnx.verify.rounding import RoundingRow

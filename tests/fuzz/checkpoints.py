@@ -3,10 +3,13 @@
 python -m tests.fuzz.checkpoints --seconds 60 [--seed N] [--count N]
 """
 
+import io
 import math
 import random
+import re
 import sys
 import warnings
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +85,7 @@ def write(rng: random.Random, folder: Path) -> Path:
             torch.save(content, path, _use_new_zipfile_serialization=rng.random() < 0.6)
         except Exception:  # nor can torch save everything
             torch.save(weights and {}, path)
-    damaged = bytearray(path.read_bytes())
+    damaged = bytearray(path.read_bytes() if rng.random() < 0.7 else compressed(rng, path))
     for _ in range(rng.choice((0, 0, 0, 1, 3, 30))):
         position = rng.randrange(len(damaged) + 1)
         damaged[position : position + rng.randrange(3)] = rng.randbytes(rng.randrange(4))
@@ -90,11 +93,36 @@ def write(rng: random.Random, folder: Path) -> Path:
     return path
 
 
+def compressed(rng: random.Random, path: Path) -> bytes:
+    """Return a checkpoint whose records are compressed, with changes where they are listed."""
+    torch.save({"weight": torch.zeros(2**18), "bias": torch.ones(1)}, path)
+    packed = io.BytesIO()
+    with zipfile.ZipFile(path) as stored, zipfile.ZipFile(packed, "w") as target:
+        for name in stored.namelist():
+            target.writestr(name, stored.read(name), rng.choice((zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED)))
+        target.comment = rng.randbytes(rng.choice((0, 0, 5)))
+    content = packed.getvalue()
+    begin, end = content.index(b"PK\1\2"), content.index(b"PK\5\6")
+    listed = content[begin:end]
+    # Two lists, of which readers take the one or the other.
+    parts = [bytearray(listed) for _ in range(rng.choice((1, 1, 2)))]
+    for part in parts:
+        for _ in range(rng.choice((0, 1, 1, 3))):
+            entry = rng.choice([match.start() for match in re.finditer(b"PK\1\2", part)] or [0])
+            offset = entry + rng.choice((4, 6, 8, 10, 20, 24, 28, 30, 32, 42, rng.randrange(46)))
+            part[offset : offset + 1] = bytes([rng.choice((0, 1, 8, 20, 100, 255))])
+    return content[:begin] + b"".join(parts) + content[end:]
+
+
 def read(path: Path) -> None:
     """Load a checkpoint into a small model."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         weights, _ = load_checkpoint(path)
+        storages = {
+            tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in weights.values()
+        }
+        assert sum(storages.values()) <= path.stat().st_size
         load_weights(torch.nn.Linear(1, 1), weights)
 
 

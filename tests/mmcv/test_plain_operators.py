@@ -291,3 +291,14 @@ def test_ball_query():
     indices = torch.full((1, 2, 5), 7, dtype=torch.int32)
     EXT.ball_query_forward(centres, points, indices, b=1, n=4, m=2, min_radius=0.5, max_radius=2.0, nsample=5)
     assert indices.tolist() == [[[1, 3, 1, 1, 1], [7] * 5]]
+
+
+def test_sizes_that_the_output_does_not_have():
+    """A region of 2**31 rows took gigabytes before the output was looked at."""
+    input, rois, output = torch.ones(1, 1, 4, 4), torch.ones(1, 17), torch.ones(1, 1, 2, 2)
+    sizes = {"aligned_width": 2, "spatial_scale": 1.0, "sampling_ratio": 1, "aligned": True}
+    align = EXT.bezier_align_forward
+    with pytest.raises(ValueError, match=r"aligned_width must be those of output, \[2, 2\], got \[2147483647, 2\]$"):
+        align(input, rois, output, aligned_height=2**31 - 1, **sizes)
+    with pytest.raises(ValueError, match=r"bezier_align_forward: sampling_ratio must be at most 1024, got 1048576$"):
+        align(input, rois, output, aligned_height=2, **sizes | {"sampling_ratio": 2**20})

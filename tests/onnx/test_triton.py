@@ -1,6 +1,8 @@
 """mmort triton-repository: what Triton reads says what the model takes and gives."""
 
+import os
 import re
+import shutil
 
 import numpy as np
 import onnx
@@ -94,6 +96,15 @@ def test_file_of_fixed_size_is_not_batched(tmp_path):
 
 def test_repository_is_made(tmp_path):
     assert write_triton_repository(MODEL, tmp_path / "new" / "models") == tmp_path / "new" / "models" / "mask_rcnn"
+
+
+def test_a_name_that_leads_out_of_the_repository(tmp_path):
+    shutil.copy(MODEL, tmp_path / "...onnx")
+    (tmp_path / "repository").mkdir()
+    for options in ([], ["--force"]):
+        message = refused("triton-repository", tmp_path / "...onnx", tmp_path / "repository", *options)
+        assert "output file must be inside" in message
+    assert os.listdir(tmp_path / "repository") == []
 
 
 def test_refusals(tmp_path):

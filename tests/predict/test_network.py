@@ -175,8 +175,9 @@ def test_wrong_engines(arguments, message):
 def test_files_that_cannot_be_loaded(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"model file does not exist: none\.onnx"):
         OnnxNetwork("none.onnx")
-    (tmp_path / "x.onnx").write_bytes(b"?")
-    with pytest.raises(ValueError, match=r"x\.onnx: ONNX Runtime cannot load this file"):
-        OnnxNetwork(tmp_path / "x.onnx")
+    for content, message in ((b"?", "it is not an ONNX model: "), (b"", "ONNX Runtime cannot load this file")):
+        (tmp_path / "x.onnx").write_bytes(content)
+        with pytest.raises(ValueError, match=rf"x\.onnx: {message}"):
+            OnnxNetwork(tmp_path / "x.onnx")
     with pytest.raises(ValueError, match="provider NoProvider is not available in this ONNX Runtime, which has: "):
         OnnxNetwork(tiny_detector.write(tmp_path / "y.onnx"), ["NoProvider", ("CPUExecutionProvider", {})])

@@ -3,6 +3,7 @@
 import json
 import pickle
 import sys
+import time
 
 import numpy as np
 import onnx
@@ -115,17 +116,25 @@ def test_padding(file):
         (
             "cat . " * 5000,
             ValueError,
-            "texts must have at most 12 tokens together (max_tokens of language_model), got 1",
+            "texts must have at most 12 tokens together (max_tokens of language_model), got 5000 names",
         ),
+        (
+            ["cat"] * 80_000,
+            ValueError,
+            "texts must have at most 12 tokens together (max_tokens of language_model), got 80",
+        ),
+        ("c" * 2**22, ValueError, "texts must have at most 1200 characters together, got 4194306"),
         ("cat " * 5, ValueError, "texts must have names of less than 5 tokens, got one of 5"),
         (3, TypeError, "texts must be a caption or names, got 3"),
         ([3], TypeError, "texts must be a caption or names, got [3]"),
     ],
 )
 def test_texts_that_are_refused(file, texts, error, message):
+    begin = time.process_time()
     with pytest.raises(error) as caught:
         Predictor(file, texts=texts, score_threshold=0)
     assert str(caught.value).startswith(message)
+    assert time.process_time() - begin < 2
 
 
 def test_without_texts(file):

@@ -110,17 +110,21 @@ class Examples:
             if self.with_shapes:
                 other[-1] = args[-1] - args[-1] // 8
             return [args, tuple(other)]
-        # Where all images are resized to one size, frozen feature maps of 1 pixel only show at much larger sizes.
-        min_side, factors = (64, (0.5, 0.3)) if self.preprocessing.keep_ratio else (544, (1.125, 1.25))
-        if self.preprocessing.keep_ratio and 2 * max(height, width) <= max(DEFAULT_SHAPE):
-            factors = 2, 0.5  # a small example may freeze what only larger inputs have, such as more boxes than nms_pre
+        if not self.preprocessing.keep_ratio:
+            # Where all images are resized to one size, frozen maps of 1 pixel only show at much larger sizes.
+            min_side, factors = 64, (0.5, 1.125)
+        elif 2 * max(height, width) <= max(DEFAULT_SHAPE):
+            # A small example may freeze what only larger inputs have, such as more boxes than nms_pre.
+            min_side, factors = 64, (0.5, 2)
+        else:  # small inputs, as all values are compared there
+            min_side, factors = 96, (0.15, 0.25)
         short, long = (
             [self.rounded(max(min_side, side * factor)) for factor in factors] for side in sorted((height, width))
         )
         step = self.preprocessing.pad_or + 1 if self.preprocessing.pad_or else self.stride
         return [
-            self(image, 1, max(long[0], short[0] + step), short[0]),
-            self(image, 3, short[1], max(long[1], short[1] + step)),
+            self(image, 3, short[0], max(long[0], short[0] + step)),
+            self(image, 1, max(long[1], short[1] + step), short[1]),
         ]
 
     def prepared(self, image: Image) -> tuple[Tensor, ...]:

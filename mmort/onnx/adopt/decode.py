@@ -389,7 +389,9 @@ class _Decoder:
     def _known(self, entry: str, columns: Columns) -> Tensor:
         """Return the output that has the columns of an entry."""
         if columns.output not in self.outputs:
-            raise ValueError(f"adopt: {entry} must name an output, {', '.join(self.outputs)}, got {columns.output!r}")
+            raise ValueError(
+                f"adopt: {entry} must name an output, {', '.join(self.outputs)}, got {columns.output[:80]!r}"
+            )
         return self.outputs[columns.output]
 
     def _batch_of(self, tensor: Tensor) -> tuple[Value, int]:
@@ -435,11 +437,11 @@ class _Decoder:
         axis = -2 if self.layout.columns_first else -1
         width = sizes[axis] if len(sizes) == (2 if self.is_single else 3) else 1
         if width is not None and max(first + 1, end or 0) > width:
-            raise ValueError(f"adopt: {entry} must be among the {width} columns of {tensor.name}, got {text!r}")
+            raise ValueError(f"adopt: {entry} must be among the {width} columns of {tensor.name}, got {text[:80]!r}")
         end = width if end is None else end
         if count is not None and end is not None and end - first != count:
             required = "1 column" if count == 1 else f"{count} columns"
-            raise ValueError(f"adopt: {entry} must be {required}, got {text!r}, which is {end - first}")
+            raise ValueError(f"adopt: {entry} must be {required}, got {text[:80]!r}, which is {end - first}")
 
     def _with_batch(self, value: Value) -> Value:
         """Return a result for one image as a batch of one; Reshape would take 0 boxes for a size to keep."""

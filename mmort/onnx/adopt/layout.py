@@ -27,7 +27,13 @@ OUTPUT_ENTRIES = ("boxes", "scores", "labels", "objectness", "angle", "keypoints
 _JOIN = " + "
 """What stands between outputs whose rows follow each other."""
 
-_COLUMNS = re.compile(r"(?P<output>.+?)(\[(?P<first>\d*)(?P<colon>:?)(?P<end>\d*)\])?")
+_COLUMNS = re.compile(r"(?P<output>.+?)(\[(?P<first>\d{0,9})(?P<colon>:?)(?P<end>\d{0,9})\])?")
+
+MAX_PARTS = 32
+"""Outputs whose rows follow each other; a file has one for each of its levels, and each takes nodes of the graph."""
+
+MAX_DETECTIONS = 2**31 - 1
+"""More boxes than an image can have; ONNX's integers end above."""
 
 
 class Columns(NamedTuple):
@@ -42,13 +48,13 @@ class Columns(NamedTuple):
         """Return what a text such as ``output0[4:]`` or ``output0[5]`` names; `entry` is for messages."""
         match = _COLUMNS.fullmatch(text)
         if match is None or (match["colon"] == "" and match["first"] == ""):
-            raise ValueError(f"adopt: {entry} must be OUTPUT, OUTPUT[COLUMN] or OUTPUT[FIRST:END], got {text!r}")
+            raise ValueError(f"adopt: {entry} must be OUTPUT, OUTPUT[COLUMN] or OUTPUT[FIRST:END], got {text[:80]!r}")
         first = int(match["first"] or 0)
         if match["colon"] == "":
             return cls(match["output"], first, first + 1)
         columns = cls(match["output"], first, int(match["end"]) if match["end"] else None)
         if columns.end is not None and columns.end <= first:
-            raise ValueError(f"adopt: {entry} must have an end above its first column, got {text!r}")
+            raise ValueError(f"adopt: {entry} must have an end above its first column, got {text[:80]!r}")
         return columns
 
 
@@ -182,7 +188,7 @@ class Layout(Schema):
         """Raise a ValueError if entries are not among the words that they may be, or contradict each other."""
         for entry, words in _CHOICES.items():
             if getattr(self, entry) not in words:
-                raise ValueError(f"adopt: {entry} must be {' or '.join(words)}, got {getattr(self, entry)!r}")
+                raise ValueError(f"adopt: {entry} must be {' or '.join(words)}, got {getattr(self, entry)[:80]!r}")
         for entry in ("score_threshold", "iou_threshold"):
             value = getattr(self, entry)
             if value is not None and not 0 <= value <= 1:
@@ -190,6 +196,8 @@ class Layout(Schema):
         for entry in OUTPUT_ENTRIES:
             if getattr(self, entry) is not None:
                 self.parts(entry)
+        if self.max_detections > MAX_DETECTIONS:
+            raise ValueError(f"adopt: max_detections must be at most {MAX_DETECTIONS}, got more")
         if (self.masks is None) != (self.mask_format is None) or (self.prototypes and self.masks is None):
             raise ValueError("adopt: masks must come with mask_format, and prototypes with both")
         if self.strides is not None and (not self.strides or min(self.strides) < 1):
@@ -231,7 +239,10 @@ class Layout(Schema):
 
     def parts(self, entry: str) -> list[Columns]:
         """Return the columns that an entry names in each of its outputs, whose rows follow each other."""
-        return [Columns.parse(entry, text) for text in getattr(self, entry).split(_JOIN)]
+        texts = getattr(self, entry).split(_JOIN)
+        if len(texts) > MAX_PARTS:
+            raise ValueError(f"adopt: {entry} must be of at most {MAX_PARTS} outputs, got {len(texts)}")
+        return [Columns.parse(entry, text) for text in texts]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the entries that are not defaults, without those that the file's metadata has under its own names."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +20,11 @@ from mmort._files.inputs import read_bytes
 
 Entries = dict[str, Any]
 
-MAX_CONFIG_BYTES, MAX_METADATA_CHARACTERS = 2**24, 2**22
+MAX_CONFIG_BYTES = 2**24
+
+MAX_LITERAL = 2**18
+"""Characters of a value in Python's notation, whose parser takes 500 bytes for each; 10,000 names have fewer."""
+
 PIXEL_MASK = "pixel_mask"
 """The name of the mask that transformers' DETRs take."""
 
@@ -411,8 +416,10 @@ def _literal(file: ForeignFile, key: str, required: str, check: Callable[[Any], 
     """Return an entry of ultralytics' metadata, which is Python's text of a value."""
     text = file.metadata[key]
     try:
-        if len(text) <= MAX_METADATA_CHARACTERS and check(value := ast.literal_eval(text)):
-            return value
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about escapes that Python does not know
+            if len(text) <= MAX_LITERAL and check(value := ast.literal_eval(text)):
+                return value
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         pass
     raise ValueError(f"adopt: {key} of ultralytics' metadata must be {required}, got {text[:60]!r}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import onnx.external_data_helper
 import onnx.helper
 
 from mmort._files.inputs import is_checkpoint
-from mmort._files.outputs import naming, replace_by, require_directory, require_onnx_output
+from mmort._files.outputs import draft_folder, naming, replace_by, require_directory, require_onnx_output
 from mmort.onnx.graph import structure
 from mmort.ort.sessions import require_model_name, silent_options
 
@@ -54,18 +53,18 @@ def replacing(path: PathLike, *, keep_neighbours: bool = False) -> Iterator[Path
     """
     path = Path(path)
     require_directory(path)
-    with naming(path), tempfile.TemporaryDirectory(prefix=".mmort-", dir=path.parent) as directory:
+    with naming(path), draft_folder(path.parent) as directory:
         if keep_neighbours:
-            draft = path.with_name(f"{Path(directory).name}-{path.name}")
+            draft = path.with_name(f"{directory.name}-{path.name}")
             try:
                 yield draft
                 replace_by(draft, path)
             finally:
                 draft.unlink(missing_ok=True)
         else:
-            draft = Path(directory, path.name)
+            draft = directory / path.name
             yield draft
-            companions = [file for file in Path(directory).iterdir() if file != draft]
+            companions = [file for file in directory.iterdir() if file != draft]
             for file in (*companions, draft):  # the model last, as it refers to the others
                 replace_by(file, path.parent / file.name)
 

@@ -35,7 +35,7 @@ def check(model: onnx.ModelProto) -> None:
     >>> structure.check(oh.make_model(graph, functions=[function], opset_imports=[opset]))
     Traceback (most recent call last):
       ...
-    ValueError: function f::again calls itself
+    ValueError: function f:again calls itself
     """
     if set(map(type, _texts(model))) - {str}:
         raise ValueError("it has names that are not UTF-8 text")
@@ -64,8 +64,8 @@ def _check_names(nodes: Iterable[onnx.NodeProto]) -> None:
             _check_names(graph.node)
 
 
-def check_functions(model: onnx.ModelProto) -> None:
-    """Refuse functions that call themselves, or whose expansion has too many nodes.
+def check_functions(model: onnx.ModelProto) -> int:
+    """Refuse functions that call themselves, or whose expansion has too many nodes; return how many it has.
 
     Raises
     ------
@@ -76,7 +76,11 @@ def check_functions(model: onnx.ModelProto) -> None:
     }
     if len(bodies) < len(model.functions):
         raise ValueError("several functions have the same domain, name and overload")
-    require_bounded(_counted(model.graph.node), {name: _counted(function.node) for name, function in bodies.items()})
+    counted = {name: _counted(function.node) for name, function in bodies.items()}
+    for name, function in bodies.items():
+        if any(map(_graphs_of, function.attribute_proto)):
+            counted[name].graphs.add(name)
+    return require_bounded(_counted(model.graph.node), counted)
 
 
 def _texts(model: onnx.ModelProto) -> Iterator[str | bytes]:
@@ -102,8 +106,13 @@ def _texts(model: onnx.ModelProto) -> Iterator[str | bytes]:
 
 def _counted(nodes: Iterable[onnx.NodeProto]) -> Nodes:
     """Count nodes, with those of the graphs in them."""
-    calls = Counter[Name](function_name(node.domain, node.op_type, node.overload) for node in nested(nodes))
-    return Nodes(calls.total(), calls)
+    calls, with_graphs = Counter[Name](), set[Name]()
+    for node in nested(nodes):
+        name = function_name(node.domain, node.op_type, node.overload)
+        calls[name] += 1
+        if any(map(_graphs_of, node.attribute)):
+            with_graphs.add(name)
+    return Nodes(calls.total(), calls, with_graphs)
 
 
 def nested(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
@@ -117,9 +126,13 @@ def nested(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
 def graphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
     """Yield the graphs in the attributes of a node."""
     for attribute in node.attribute:
-        if attribute.HasField("g"):  # otherwise reading it makes an empty one
-            yield attribute.g
-        yield from attribute.graphs
+        yield from _graphs_of(attribute)
+
+
+def _graphs_of(attribute: onnx.AttributeProto) -> list[onnx.GraphProto]:
+    """Return the graphs of an attribute."""
+    single = [attribute.g] if attribute.HasField("g") else []  # reading one that is not there makes it
+    return [*single, *attribute.graphs]
 
 
 def rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:

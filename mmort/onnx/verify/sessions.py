@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import mmort.ort
 from mmort.onnx.verify.values import as_array, leaves
-from mmort.ort.sessions import require_model_name, silent_options
+from mmort.ort.sessions import require_bounded_model, require_model_name, silent_options
 
 if TYPE_CHECKING:
     import onnx
@@ -58,6 +58,7 @@ def open_session(
         content = os.fspath(source) if isinstance(source, (str, os.PathLike)) else source.SerializeToString()
         if own_library and not _has_functions_of_our_names(source, name):
             return mmort.ort.session(content, sess_options=options)
+        require_bounded_model(content)
         return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mmort.contract import Argument, Interface
 from mmort.contract.tasks import IMG_SHAPE
+from mmort.ort.sessions import require_bounded_model
 from mmort.predict.engines.onnxruntime import DetectorFile, require_counts, require_model
 
 _HINTS = {"float32": "f32", "bfloat16": "bf16"}
@@ -132,6 +133,7 @@ def _standard_model(path: str) -> Any:
         import onnx
     except ModuleNotFoundError:
         raise ImportError("engine openvino needs onnx: pip install 'mmort[openvino]'") from None
+    require_bounded_model(path)
     try:
         model = onnx.load(path, load_external_data=False)
     except Exception as error:  # protobuf's implementations raise different classes
