@@ -15,8 +15,8 @@ import mmort
 import mmort.cli
 import mmort.demo
 import mmort.onnx
-from mmort.onnx.graph import optional_inputs
 from mmort.detections.matching import Tolerances
+from mmort.onnx.graph import optional_inputs
 from mmort.onnx.verify import ATOL, MIN_MASK_OVERLAP, RTOL, numbers
 from mmort.onnx.verify.values import Outputs
 from tests import front_ends
