@@ -308,6 +308,7 @@ def test_panoptic_maps():
     row = compare_maps()
     assert (row.output, row.shape, row.tolerance, row.problem) == ("panoptic", "1x20x20", "overlap 0.99", "")
     assert compare_maps(edited((0, 9, 0), 2003)).problem == ""
+    assert compare_maps(edited((0, 18, 0), 0)).problem == ""  # of ten
     assert compare_maps(lambda map: np.where(map == 1003, 2003, np.where(map == 2003, 1003, map))).problem == ""
 
 

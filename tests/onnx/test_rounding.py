@@ -76,6 +76,16 @@ def test_the_rounding_of_numbers_of_the_same_magnitude_counts(rng):
     assert count_wrong(actual, expected, exact, rounded) == 1
 
 
+def test_the_rounding_around_a_number_counts(rng):
+    """Torch has one exactly in all runs, and none is as large."""
+    actual, expected, exact, rounded = arrays(rng, noise=1e-3)
+    exact[0, 1, 2, 3] = expected[0, 1, 2, 3] = rounded[0, 1, 2, 3] = 100
+    actual[0, 1, 2, 3] = 100.005
+    assert count_wrong(actual, expected, exact, rounded) == 0
+    actual[0, 1, 2, 3] = 100.1
+    assert count_wrong(actual, expected, exact, rounded) == 1
+
+
 def test_numbers_that_torch_has_exactly_still_have_a_last_place():
     exact = np.array([1.0, 2.0, 4.0])
     expected = exact.astype(np.float32)
