@@ -48,8 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             f"--{name}",
             type=float,
-            help=f"{'relative' if name == 'rtol' else 'absolute'} tolerance (default: {default:g} for two files; for a "
-            "torch model its own rounding)",
+            help=f"{'relative' if name == 'rtol' else 'absolute'} tolerance (default: {default:g})",
         )
     parser.add_argument(
         "--min-mask-overlap",

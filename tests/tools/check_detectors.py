@@ -38,7 +38,7 @@ from mmort.detect.families.dense.cornernet import CornerNet
 from mmort.detect.families.masks.solo import SOLO
 from mmort.detect.loading import PARTS
 from mmort.detections.masks import ImageMasks, put
-from mmort.onnx.verify.matching import match_detections
+from mmort.detections.matching import match_detections
 from mmort.predict import MaskFormat, Prepared, Preprocessing
 
 Array = NDArray[Any]

@@ -25,8 +25,8 @@ import mmort
 import mmort.onnx
 from mmort import Detections
 from mmort.cli import main as mmort_command
+from mmort.detections.matching import Tolerances
 from mmort.onnx.accelerate.row_order import are_reordered
-from mmort.onnx.verify.values import Tolerances
 from mmort.tables import lay_out
 from tests.tools.tabulate_runtimes import onnx_runtime_web
 

@@ -31,9 +31,9 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 import mmort.ort
+from mmort.detections.matching import Tolerances
 from mmort.onnx import make_portable
 from mmort.onnx.verify.detections import compare_detections
-from mmort.onnx.verify.values import Tolerances
 from mmort.predict import OpenVinoNetwork, Preprocessing, list_images
 from tests.tools.rounding import Batches, NudgedRuns, Outputs, differing
 

@@ -217,7 +217,7 @@ class _Export:
         names = list(self.module.output_names)
         if isinstance(self.traced, head_outputs.WithHeads):
             inputs = [self.args, *self.checks]
-            outputs = expected_outputs(self.traced, inputs[index_of_smallest(inputs)], decides=False).outputs
+            outputs = expected_outputs(self.traced, inputs[index_of_smallest(inputs)])
             names += [head_outputs.PREFIX + name for name in self.traced.names(len(outputs) - len(names))]
         return names
 

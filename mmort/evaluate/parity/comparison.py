@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import mmort
-from mmort.onnx.verify.matching import match_detections
-from mmort.onnx.verify.values import Tolerances
+from mmort.detections.matching import Tolerances, match_detections
 from mmort.predict import ImageMasks
 
 if TYPE_CHECKING:

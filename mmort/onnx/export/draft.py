@@ -19,9 +19,11 @@ from typing import Any
 import numpy as np
 import onnx
 import torch
+from numpy.typing import NDArray
 
 from mmort import schemas
 from mmort.contract.metadata import VERIFIED
+from mmort.detections.matching import Tolerances
 from mmort.onnx import op_schemas
 from mmort.onnx.artifact import Artifact
 from mmort.onnx.export import inputs
@@ -31,13 +33,12 @@ from mmort.onnx.export.options import Example, Options
 from mmort.onnx.graph import files, inspection
 from mmort.onnx.portable import make_portable
 from mmort.onnx.portable.forms import FORMS, Form
-from mmort.onnx.verify import torch_reference
-from mmort.onnx.verify.comparators import compare
+from mmort.onnx.verify.comparators import compare, run_in_torch
 from mmort.onnx.verify.numbers import refusal
 from mmort.onnx.verify.program import Program
 from mmort.onnx.verify.proof import Noisy, prove
 from mmort.onnx.verify.report import Report, Row, VerificationError
-from mmort.onnx.verify.values import Reference, Tolerances, index_of_smallest, leaves, shapes_text
+from mmort.onnx.verify.values import leaves, shapes_text
 
 ALONE = ", no library"
 """What the inputs of rows of a comparison without mmort's library end with."""
@@ -130,11 +131,8 @@ class Draft:
         if self.program is not None and options.rtol is None and options.atol is None:
             further: Any = {"heads": heads, "noisy": noisy, "portable": options.portable, "begin": begin}
             return prove(self.artifact, self.program, module, checks, **further)
-        deciding = index_of_smallest(checks)
         # Before a session is open: both would hold the memory of a run at once.
-        references = [
-            expected_outputs(module, values, decides=index == deciding) for index, values in enumerate(checks)
-        ]
+        references = [expected_outputs(module, values) for values in checks]
         return compare_draft(self.artifact, self.path, checks, references, options)
 
     def accept(self, report: Report | None) -> Report:
@@ -278,7 +276,11 @@ def _make_portable(model: onnx.ModelProto, portable: bool | Form) -> None:
 
 
 def compare_draft(
-    artifact: Artifact, path: Path, checks: Sequence[tuple[Any, ...]], references: Sequence[Reference], options: Options
+    artifact: Artifact,
+    path: Path,
+    checks: Sequence[tuple[Any, ...]],
+    references: Sequence[Sequence[NDArray[Any]]],
+    options: Options,
 ) -> Report:
     """Compare the draft of a file with the expected outputs for some arguments.
 
@@ -293,10 +295,10 @@ def compare_draft(
     return report
 
 
-def expected_outputs(module: torch.nn.Module, values: tuple[Any, ...], *, decides: bool) -> Reference:
-    """Run a module; `decides` says whether its outputs in float64 do."""
+def expected_outputs(module: torch.nn.Module, values: tuple[Any, ...]) -> list[NDArray[Any]]:
+    """Run a module without gradients."""
     try:
-        return torch_reference.run(module, values, decides=decides)
+        return run_in_torch(module, values)
     except Exception as error:
         raise ValueError(
             f"export: check_sizes must suit the model, which fails with {shapes_text(values)}: {error}"
@@ -307,7 +309,7 @@ def _compare(
     artifact: Artifact,
     path: Path,
     checks: Sequence[tuple[Any, ...]],
-    references: Sequence[Reference],
+    references: Sequence[Sequence[NDArray[Any]]],
     options: Options,
     own_library: bool = True,
 ) -> Report:

@@ -9,11 +9,11 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from mmort.detections.matching import Tolerances
 from mmort.onnx.verify.comparators import compare, reference
 from mmort.onnx.verify.detections import require_detections
 from mmort.onnx.verify.report import Report, Row
 from mmort.onnx.verify.sessions import open_session
-from mmort.onnx.verify.values import Tolerances, index_of_smallest
 
 RTOL, ATOL, MIN_MASK_OVERLAP = Tolerances.rtol, Tolerances.atol, Tolerances.min_mask_overlap
 """The default tolerances of `verify`, whose docstring gives the reasons."""
@@ -41,17 +41,14 @@ def verify(
         Sets of inputs, each a sequence of arrays or tensors in the order of the model's arguments.  Lists and dicts of
         tensors are several inputs.  Numbers, strings and None are passed to the model and are no inputs of the file.
     rtol, atol : float, optional
-        By default torch's own rounding is the yardstick: `mmort.onnx.verify.rounding` says how, and `MAX_FACTOR` by how
-        much more a number may be off.  The smallest inputs are computed in float64 too, and larger ones where numbers
-        exceed tolerances of 1e-3 and 1e-4.  Tolerances are the yardstick if they are given, for two files, and for a
-        model that does not run in float64, which the report says.  A floating-point number ``a`` may then differ from
-        the model's ``b`` by ``atol * max(1, scale) + rtol * abs(b)``.
+        The one tolerance, by default 1e-3 and 1e-4: a floating-point number ``a`` may differ from the model's ``b`` by
+        ``atol * max(1, scale) + rtol * abs(b)``.
         Float32 sums of a deep network taken in another order differ by 1e-6 to 1e-4 of the magnitude of their terms,
         also where these cancel each other; wrong weights, thresholds or sizes differ by far more.  ``scale`` is the
         magnitude around the number: the smallest root mean square of a slice of the output that the number is in, such
         as its image, channel, row and column.  Large numbers elsewhere in the output so hide no error here.  Integers
         and bools must be equal, NaN and infinities at the same positions.  The outputs of detectors (``dets`` and
-        ``labels``, and optionally ``masks``) are compared as sets: see
+        ``labels``, and optionally ``masks``) are compared as sets within the same tolerance: see
         `mmort.onnx.verify.detections.compare_detections`.
     min_mask_overlap : float, default 0.99
         The smallest overlap of the masks of matching detections.
@@ -93,14 +90,11 @@ def verify(
     tolerances = Tolerances.stated(rtol, atol, min_mask_overlap)
     session = open_session(path, libraries)
     expected = reference(model, libraries)
-    inputs = list(inputs)
+    rows: list[Row] = []
     for values in inputs:
         if hasattr(values, "ndim"):
             raise TypeError(
                 f"verify: inputs must be sets of arrays, such as [(x,)], got {type(values).__name__} as one"
             )
-    smallest = index_of_smallest(inputs)
-    rows: list[Row] = []
-    for index, values in enumerate(inputs):
-        rows += compare(session, values, expected(values, index == smallest), tolerances)
+        rows += compare(session, values, expected(values), tolerances)
     return Report(tuple(require_detections(rows)))

@@ -1,12 +1,8 @@
-"""Outputs compared number by number: the comparator for all outputs that no other comparator takes.
-
-Torch's rounding is the yardstick (`rounding`) wherever float64 outputs of the model decide, or where the tolerances are
-exceeded and there are such outputs.
-"""
+"""Outputs compared number by number, within a tolerance: the comparator for all outputs that no other one takes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +10,7 @@ from numpy.typing import NDArray
 
 from mmort.onnx.verify import rounding
 from mmort.onnx.verify.report import Row, number_text
-from mmort.onnx.verify.values import Exact, Outputs, shape_text
+from mmort.onnx.verify.values import Outputs, shape_text
 
 CHUNK = 1 << 20
 """How many numbers are compared at once."""
@@ -37,8 +33,6 @@ class NumbersRow:
     tolerance: str
     """The largest absolute one, and the relative one."""
     problem: str
-    note: str = ""
-    """Why the tolerance is the yardstick, where torch's rounding was to be."""
 
     @property
     def ok(self) -> bool:
@@ -53,9 +47,10 @@ class NumbersRow:
 
 def compare(outputs: Outputs) -> list[Row]:
     """Compare each output, and the number of outputs."""
-    rows = [
-        _compare_one(outputs.part(slice(index, index + 1)))
-        for index in range(min(len(outputs.names), len(outputs.expected)))
+    pairs = zip(outputs.actual, outputs.expected, strict=False)
+    rows: list[Row] = [
+        compare_by_tolerance(outputs, name, np.asarray(actual), expected)
+        for name, (actual, expected) in zip(outputs.names, pairs, strict=False)
     ]
     if len(outputs.names) != len(outputs.expected):
         problem = f"the file has {len(outputs.names)} outputs, the model {len(outputs.expected)}"
@@ -66,37 +61,6 @@ def compare(outputs: Outputs) -> list[Row]:
 def refusal(inputs: str, problem: str) -> NumbersRow:
     """Return the row of inputs for which there are no outputs to compare."""
     return NumbersRow(inputs, "-", "-", None, None, "-", problem)
-
-
-def _compare_one(outputs: Outputs) -> Row:
-    """Compare a single output by the model's rounding or by the tolerances."""
-    (name,), actual, expected, exact = outputs.names, outputs.actual[0], outputs.expected[0], outputs.reference.exact
-    actual = np.asarray(actual)
-    if exact is None or not outputs.tolerances.by_rounding or expected.dtype != np.float32:
-        return compare_by_tolerance(outputs, name, actual, expected)
-    if not exact.decides:
-        compared = compare_by_tolerance(outputs, name, actual, expected)
-        if not compared.problem or compared.max_abs_diff is None:
-            return compared
-    wide, rounded = exact.outputs()
-    if wide and rounding.comparable(actual, expected, wide[0], rounded[0]):
-        row = rounding.compare_by_rounding(outputs.inputs, name, actual, expected, wide[0], rounded[0])
-        if row.may_be_accident:
-            runs = (run[0] for run in (rounded, *exact.further()) if run[0].shape == actual.shape)
-            row = rounding.compare_by_rounding(outputs.inputs, name, actual, expected, wide[0], *runs)
-        return row
-    compared = compare_by_tolerance(outputs, name, actual, expected)
-    return compared if compared.problem else replace(compared, note=f"by the tolerance, as {_obstacle(exact)}")
-
-
-def _obstacle(exact: Exact) -> str:
-    """Return why an output in float64 is none to compare with."""
-    wide, _ = exact.outputs()
-    if not wide:
-        return f"the model does not run in float64: {exact.obstacle}"
-    if wide[0].dtype != np.float64:
-        return "the model computes it in float32 only"
-    return "it has another shape in float64"
 
 
 def compare_by_tolerance(outputs: Outputs, name: str, actual: NDArray[Any], expected: NDArray[Any]) -> NumbersRow:

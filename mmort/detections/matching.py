@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmort.detections import boxes
-from mmort.onnx.verify.masks import Overlaps
-from mmort.onnx.verify.values import Tolerances
+from mmort.detections.mask_overlap import Overlaps
 
 MIN_REACH = 0.2
 """Share of the median of the largest coordinates of an image's boxes that the tolerance of each is computed for at
@@ -20,14 +20,37 @@ Rows = list[NDArray[Any]]
 """Boxes with scores (K, 5 or 6), labels (K,), and perhaps masks (K, h, w), of the detections in an image."""
 
 
+@dataclass(frozen=True)
+class Tolerances:
+    """How far outputs may be apart; the arguments of `mmort.onnx.verify`, which documents them."""
+
+    rtol: float = 1e-3
+    atol: float = 1e-4
+    min_mask_overlap: float = 0.99
+
+    @classmethod
+    def stated(cls, rtol: float | None, atol: float | None, min_mask_overlap: float = min_mask_overlap) -> Tolerances:
+        """Return those of a caller, the defaults for None."""
+        return cls(cls.rtol if rtol is None else rtol, cls.atol if atol is None else atol, min_mask_overlap)
+
+    def __post_init__(self) -> None:
+        """Refuse tolerances that nothing is within."""
+        for name, value in (("rtol", self.rtol), ("atol", self.atol)):
+            if not value >= 0:
+                raise ValueError(f"verify: {name} must be at least 0, got {value}")
+
+    def of(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        """Return how far other numbers may be from these."""
+        tolerance: NDArray[Any] = self.atol + self.rtol * np.abs(numbers)
+        return tolerance
+
+
 class Limits(NamedTuple):
     """How far each expected detection may be off."""
 
     box: NDArray[Any]
     """The corners, in pixels."""
     score: NDArray[Any]
-    box_of_rest: NDArray[Any]
-    """The corners of those detections that nothing matches within these limits."""
 
 
 def match_detections(
@@ -39,7 +62,6 @@ def match_detections(
     box_tolerance: ArrayLike,
     score_tolerance: ArrayLike,
     overlaps: Overlaps | None = None,
-    min_overlap: float = 0.0,
 ) -> NDArray[np.int64]:
     """Match the expected detections of an image with the detections found, label by label.
 
@@ -56,8 +78,6 @@ def match_detections(
         The largest difference of a corner's coordinate, in pixels, and of the score.
     overlaps : callable, optional
         Returns the overlaps of the masks of some detections found, by their indices, with that of an expected one.
-    min_overlap : float, default 0.0
-        What the masks must overlap by.
 
     Returns
     -------
@@ -78,70 +98,19 @@ def match_detections(
         )
         if candidates.any():
             nearest = np.flatnonzero(candidates)[distance[candidates].argsort(kind="stable")]
-            if overlaps is not None and (len(nearest) > 1 or min_overlap):
-                shares = overlaps(nearest, int(index))
-                if shares.max() < min_overlap:
-                    continue
-                nearest = nearest[[shares.argmax()]]
+            if overlaps is not None and len(nearest) > 1:
+                nearest = nearest[[overlaps(nearest, int(index)).argmax()]]
             matches[index] = nearest[0]
             free[matches[index]] = False
     return matches
 
 
-def match_within(
-    dets: NDArray[Any],
-    labels: NDArray[Any],
-    expected_dets: NDArray[Any],
-    expected_labels: NDArray[Any],
-    limits: Limits,
-    overlaps: Overlaps | None = None,
-    min_overlap: float = 0.0,
-) -> NDArray[np.int64]:
-    """Match detections as `match_detections` does, within limits."""
-    matches = match_detections(
-        dets,
-        labels,
-        expected_dets,
-        expected_labels,
-        box_tolerance=limits.box,
-        score_tolerance=limits.score,
-        overlaps=overlaps,
-        min_overlap=min_overlap,
-    )
-    rest, free = np.flatnonzero(matches < 0), np.setdiff1d(np.arange(len(dets)), matches)
-
-    def overlaps_of_rest(indices: Sequence[int] | NDArray[np.int64], expected: int) -> NDArray[np.float64]:
-        assert overlaps
-        return overlaps(free[indices], int(rest[expected]))
-
-    of_rest = match_detections(
-        dets[free],
-        labels[free],
-        expected_dets[rest],
-        expected_labels[rest],
-        box_tolerance=limits.box_of_rest[rest],
-        score_tolerance=limits.score[rest],
-        overlaps=overlaps_of_rest if overlaps else None,
-        min_overlap=min_overlap,
-    )
-    matches[rest] = np.append(free, -1)[of_rest]
-    return matches
-
-
 def usual_limits(expected_dets: NDArray[Any], tolerances: Tolerances) -> Limits:
     """Return the tolerances of the largest coordinates of some detections, and of their scores."""
-    box = tolerances.of(scale_of(boxes.reach(expected_dets)))
-    return Limits(box, tolerances.of(expected_dets[:, -1]), box)
-
-
-def scale_of(reach: NDArray[Any]) -> NDArray[Any]:
-    """Return what the rounding of boxes grows with: their largest coordinates, or what those of most boxes are.
-
-    A box at the origin is a difference of larger numbers, so its own coordinates do not bound its rounding; a huge box
-    makes no other one uncertain.
-    """
+    reach = boxes.reach(expected_dets)
+    # A box at the origin is a difference of larger numbers; a huge box makes no other one uncertain.
     least = MIN_REACH * np.median(reach) if len(reach) else 0
-    return np.maximum(reach, least or 1.0)
+    return Limits(tolerances.of(np.maximum(reach, least or 1.0)), tolerances.of(expected_dets[:, -1]))
 
 
 def used_rows(outputs: Sequence[NDArray[Any]], image: int) -> Rows:
