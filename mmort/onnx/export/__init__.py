@@ -81,7 +81,7 @@ def export(
     libraries : sequence of paths, default ()
         Further libraries of custom operators that the check needs.
     rtol, atol : float, optional
-        As for `mmort.onnx.verify`; by default torch's own rounding is the yardstick.
+        Compare the outputs within this tolerance, as `mmort.onnx.verify` does, instead of proving the file.
     verify : bool, default True
         Whether to compare the file with the model.  Otherwise the file is written without having been run, and
         has the metadata ``verified``: ``false``.
