@@ -16,7 +16,7 @@ from mmort.detect import build, load
 from mmort.detect.loading import PARTS
 from mmort.detect.parts.selection import best_priors, detections, take
 from mmort.detect.parts.test_cfg import NMS, SelectionEntries
-from mmort.onnx.verify.matching import match_detections
+from mmort.detections.matching import match_detections
 from mmort.predict import Preprocessing
 from mmort.torch import filter_scores
 

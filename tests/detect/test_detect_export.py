@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -30,9 +29,7 @@ from mmort.detect.export.exported_detector import Exported
 from mmort.onnx.export import exporters
 from mmort.onnx.export.exporters import EXPORTERS
 from mmort.onnx.graph.optional_inputs import make_optional
-from mmort.onnx.verify import torch_reference
 from mmort.onnx.verify.detections import compare_detections
-from mmort.onnx.verify.rounding import RoundingRow
 from mmort.predict import MaskFormat, Padding, Preprocessing, paste_masks, read_image
 from tests.cli import running
 from tests.detect.test_query_detectors import CORNERNET
@@ -169,27 +166,15 @@ def test_upgrade_keeps_img_shape(mask_rcnn):
     assert mmort.onnx.upgrade(onnx.load(mask_rcnn[0][2])) == []
 
 
-def test_heads_of_both_stages_are_compared(mask_rcnn, tmp_path, monkeypatch):
-    """In the order of their calls, by name; the rows of regions in any order."""
-    (config, checkpoint, path), _ = mask_rcnn
+def test_heads_of_both_stages_have_names(mask_rcnn):
+    """In the order of their calls: those of `Detector.raw`, then numbers."""
+    (config, checkpoint, _), _ = mask_rcnn
     detector = load(config, checkpoint, {"model.test_cfg.rcnn.max_per_img": 30})
-    draft = shutil.copy(path, tmp_path / "draft.onnx")
-    args = torch.randn(1, 3, 64, 96), torch.tensor([[0, 0]])
-
-    def compared():
-        with_heads = head_outputs.WithHeads(Exported(detector, pasted=False), detector)
-        reference = torch_reference.run(with_heads, args, decides=True).part(slice(3, None))
-        names = with_heads.names(len(reference.outputs))
-        return head_outputs.compare_heads(head_outputs.run_heads(draft, args, names), args, names, reference)
-
-    rows = compared()
-    assert [row.output for row in rows] == [*detector.raw_names, "roi_head.bbox_head_0", "roi_head.bbox_head_1"]
-    assert not any(row.problem for row in rows)
-    assert all(isinstance(row, RoundingRow) for row in rows)
+    with_heads = head_outputs.WithHeads(Exported(detector, pasted=False), detector)
     with torch.no_grad():
-        detector.roi_head.bbox_head.fc_cls.bias[3] += 0.1
-    assert [row.output for row in compared() if row.problem] == ["roi_head.bbox_head_0"]
-    assert [file.name for file in tmp_path.iterdir()] == ["draft.onnx"]
+        outputs = with_heads(torch.randn(1, 3, 64, 96), torch.tensor([[0, 0]]))
+    names = with_heads.names(len(outputs) - 3)
+    assert names == [*detector.raw_names, "roi_head.bbox_head_0", "roi_head.bbox_head_1"]
 
 
 def test_files_hold_no_paths_of_this_machine(mask_rcnn):

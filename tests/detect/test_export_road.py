@@ -86,8 +86,8 @@ def test_the_export_of_a_faster_rcnn_goes_down_once(tmp_path):
 def test_what_is_handed_down_and_called_is_seen(tmp_path):
     detector = load(*faster_rcnn(tmp_path))
     with Road() as road:
-        expected_outputs(detector, (torch.zeros(1, 3, 64, 64), torch.tensor([[64, 64]])), decides=False)
+        expected_outputs(detector, (torch.zeros(1, 3, 64, 64), torch.tensor([[64, 64]])))
     assert not road.called_back
     with Road() as road:
-        expected_outputs(detector.raw, (torch.zeros(1, 3, 64, 64),), decides=False)
+        expected_outputs(detector.raw, (torch.zeros(1, 3, 64, 64),))
     assert "detect/parts/two_stage.py: raw" in road.called_back

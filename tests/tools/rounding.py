@@ -18,10 +18,9 @@ import onnx
 import onnx.numpy_helper
 from numpy.typing import NDArray
 
+from mmort.detections.mask_overlap import overlaps_of
+from mmort.detections.matching import Tolerances, match_detections, used_rows, usual_limits
 from mmort.onnx.graph import inspection
-from mmort.onnx.verify.masks import Masks
-from mmort.onnx.verify.matching import match_within, used_rows, usual_limits
-from mmort.onnx.verify.values import Tolerances
 
 DRAWS = 96
 
@@ -108,11 +107,17 @@ def _image(outputs: Sequence[NDArray[Any]], image: int) -> list[NDArray[Any]]:
 
 def _matches(actual: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]], limits: Tolerances) -> NDArray[np.int64]:
     """Return for each expected detection the index of its match within the limits, those of masks too, or -1."""
-    masks = Masks(actual[2], expected[2]) if len(actual) > 2 else None
-    overlaps = masks.overlaps if masks else None
-    matches = match_within(*actual[:2], *expected[:2], usual_limits(expected[0], limits), overlaps)
-    if masks:
+    overlaps = overlaps_of(actual[2], expected[2]) if len(actual) > 2 else None
+    tolerances = usual_limits(expected[0], limits)
+    matches = match_detections(
+        *actual[:2],
+        *expected[:2],
+        box_tolerance=tolerances.box,
+        score_tolerance=tolerances.score,
+        overlaps=overlaps,
+    )
+    if overlaps:
         for number in np.flatnonzero(matches >= 0).tolist():
-            if masks.overlaps([matches[number]], number)[0] < limits.min_mask_overlap:
+            if overlaps([matches[number]], number)[0] < limits.min_mask_overlap:
                 matches[number] = -1
     return matches
