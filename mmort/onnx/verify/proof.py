@@ -231,7 +231,7 @@ class _Runs:
             yield from _of_run(args, "all values", comparisons)
             for view in noisy:
                 _, _, values = _run(self._shipped, view.args, exact=False)
-                comparisons, _, _ = _run(everywhere, view.args, _with_noise(values, view), exact=True)
+                comparisons, _, _ = _run(everywhere, view.args, _with_noise(values, view), exact=False)
                 yield from _of_run(view.args, f"all values, {view.label}", comparisons)
         except _Refused as refused:
             yield refused.row()
