@@ -1,7 +1,7 @@
 """torch's operators that detectors use, each with special values: torch against ONNX Runtime on an exported file.
 
 Signed zeros, NaN, infinities, negative divisors, halves, int64's limits, empty tensors and sizes of 0 and 1.  A row is
-an operator with its arguments; many rows are in one model, as an export takes a second.
+an operator with its arguments; all rows are in one model, as an export takes seconds before it begins.
 """
 
 import functools
@@ -14,11 +14,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-import mmort.onnx
 import mmort.ort
-from mmort.onnx.export.torch_internals import linear_rewriting, quiet
+from mmort.onnx.export.exporters import dynamo
+from mmort.onnx.export.inputs import dynamic_axes
+from mmort.onnx.export.options import Example, Options
 
-ROWS_OF_A_MODEL = 40
 NAN, INF = math.nan, math.inf
 MAX, MIN = 2**63 - 1, -(2**63)
 tensor = torch.tensor
@@ -552,8 +552,8 @@ row(
 )
 row(
     "max_pool2d, NaN",
-    lambda x: F.max_pool2d(x, 2),
-    torch.full((1, 1, 4, 4), NAN),
+    lambda x: F.max_pool2d(x, 3),
+    tensor([[[[1, 2, 3], [4, NAN, 6], [7, 8, 9]]]]),
     limit="ONNX Runtime's MaxPool ignores NaN",
 )
 row(
@@ -574,7 +574,7 @@ for mode in ("nearest", "bilinear"):
             (seeded(2, 3, 1, 3), seeded(5, 5)),
             (seeded(2, 3, 60, 75), seeded(49, 67)),
         ],
-        atol=1e-5,
+        atol=4e-5,  # twice the error of torch, which rounds coordinates up to 75
     )
     row(
         f"interpolate, {mode}, by a factor",
@@ -633,30 +633,23 @@ def arguments_of(row: Row, number: int) -> tuple[torch.Tensor, ...]:
 
 
 @pytest.fixture(scope="module")
-def results(request):
-    """Export some rows, and return the file's results: for each set of arguments and each row the tensors."""
-    rows = ROWS[request.param : request.param + ROWS_OF_A_MODEL]
-    example = [tuple(x.clone() for x in row.inputs) for row in rows]  # an input used twice would be one input
+def results(tmp_path_factory):
+    """Export all rows, and return the file's results: for each set of arguments and each row the tensors."""
+    example = [tuple(x.clone() for x in row.inputs) for row in ROWS]  # an input used twice would be one input
     axes = [
         tuple(dict.fromkeys(range(x.ndim), torch.export.Dim.DYNAMIC) if row.others else {} for x in row.inputs)
-        for row in rows
+        for row in ROWS
     ]
-    with quiet(), torch.no_grad(), linear_rewriting():
-        program = torch.onnx.export(
-            Model(rows).eval(),
-            (example,),
-            dynamo=True,
-            verbose=False,
-            dynamic_shapes=(axes,),
-            custom_translation_table=mmort.onnx.translation_table(),
-        )
-    session = mmort.ort.session(program.model_proto.SerializeToString())
+    path = tmp_path_factory.mktemp("special_values") / "rows.onnx"
+    pairs = list(dynamic_axes(example, axes))
+    names = [f"input_{number}" for number in range(len(pairs))]
+    dynamo(Example(Model(ROWS).eval(), (example,), (axes,), pairs, names), path, Options())
+    session = mmort.ort.session(path)
     found = []
-    for number in range(1 + max(len(row.others) for row in rows)):
-        feeds = [x.numpy() for row in rows for x in arguments_of(row, number)]
-        names = [tensor.name for tensor in session.get_inputs()]
+    for number in range(1 + max(len(row.others) for row in ROWS)):
+        feeds = [x.numpy() for row in ROWS for x in arguments_of(row, number)]
         outputs = iter(session.run(None, dict(zip(names, feeds, strict=True))))
-        found.append([[next(outputs) for _ in tensors(row.call(*row.inputs))] for row in rows])
+        found.append([[next(outputs) for _ in tensors(row.call(*row.inputs))] for row in ROWS])
     return found
 
 
@@ -672,21 +665,14 @@ def differences(row: Row, expected: np.ndarray, actual: np.ndarray) -> np.ndarra
     return ~(same | near | (np.isnan(actual) & np.isnan(expected)))
 
 
-@pytest.mark.parametrize(
-    ("results", "index"),
-    [(index - index % ROWS_OF_A_MODEL, index) for index in range(len(ROWS))],
-    indirect=["results"],
-    ids=[row.name for row in ROWS],
-)
+@pytest.mark.parametrize("index", range(len(ROWS)), ids=[row.name for row in ROWS])
 def test_torch_and_file_are_equal(results, index, request):
     row = ROWS[index]
     if row.limit:
-        request.applymarker(pytest.mark.xfail(reason=row.limit))
+        request.applymarker(pytest.mark.xfail(reason=row.limit, strict=False))  # some depend on the CPU's kernels
     for number in range(1 + len(row.others)):
         arguments = arguments_of(row, number)
-        for expected, actual in zip(
-            tensors(row.call(*arguments)), results[number][index % ROWS_OF_A_MODEL], strict=True
-        ):
+        for expected, actual in zip(tensors(row.call(*arguments)), results[number][index], strict=True):
             differs = differences(row, expected.numpy(), actual)
             assert not differs.any(), [
                 [x[differs].tolist()[:9] for x in arguments if x.shape == expected.shape],
