@@ -283,6 +283,8 @@ class _Export:
         if options.verify and (options.dynamic or options.test_img is not None):  # otherwise the example again
             test = self.examples.test_inputs(self.test_image, self.height, self.width)
             inputs = [*inputs, test if self.vocabulary is None else self.vocabulary.insert(test, 0)]
+        sizes = ", ".join("x".join(map(str, args[0].shape)) for args in inputs)
+        self.steps.begin(f"comparing ONNX Runtime with torch at {sizes}")
         if options.skip_postprocess:
             return draft.prove(inputs, begin=self.steps.begin)
         noisy = noisy_views(inputs)

@@ -198,7 +198,6 @@ class _Runs:
             yield refused.row()
             return
         for index, args in enumerate(self._inputs):
-            self._begin(f"comparing ONNX Runtime with torch at {shapes_text(args)}")
             expected = _outputs(self._module, args)
             try:
                 comparisons, outputs, values = _run(self._shipped, args, exact=not index, plain=True)
