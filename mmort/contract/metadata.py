@@ -30,7 +30,12 @@ MAX_VERSION = 999_999
 """More than there will be."""
 
 VERIFIED = "verified"
-"""The entry that is ``false`` in files which have not been compared with their models."""
+"""The entry that is ``false`` in files which have not been compared with their models.
+
+It is `BY_TOLERANCE` where outputs were compared from end to end, as there is no program to prove the file by.
+"""
+
+BY_TOLERANCE = "by tolerance"
 
 PREPROCESSING, CLASSES, MASKS = "preprocessing", "classes", "masks"
 FOR_CLIENTS = (CLASSES, PREPROCESSING, MASKS)

@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from mmort import schemas
-from mmort.contract.metadata import VERIFIED
+from mmort.contract.metadata import BY_TOLERANCE, VERIFIED
 from mmort.detections.matching import Tolerances
 from mmort.onnx import op_schemas
 from mmort.onnx.artifact import Artifact
@@ -131,6 +131,7 @@ class Draft:
         if self.program is not None and options.rtol is None and options.atol is None:
             further: Any = {"heads": heads, "noisy": noisy, "portable": options.portable, "begin": begin}
             return prove(self.artifact, self.program, module, checks, **further)
+        self.artifact.model.metadata_props.add(key=VERIFIED, value=BY_TOLERANCE)
         # Before a session is open: both would hold the memory of a run at once.
         references = [expected_outputs(module, values) for values in checks]
         return compare_draft(self.artifact, self.path, checks, references, options)
