@@ -129,7 +129,7 @@ MODULES = {
     "onnx/export/draft.py": "a draft",
     "onnx/graph/files.py": "a draft",
     "onnx/triton.py": "drafts of a folder, and the exchange of folders",
-    "onnx/verify/inner_tensors.py": "a file beside a draft",
+    "onnx/artifact.py": "a file beside a draft, removed at once",
     "predict/output.py": "the record's folder, and that of annotated images",
     "predict/predicting.py": "the folder of annotated videos",
     "predict/video.py": "the draft of a video",

@@ -34,7 +34,7 @@ def _bounded(function: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(function)
     sizes = [name for name in signature.parameters if name.startswith(("pooled_", "aligned_"))]
     counts = [name for name in signature.parameters if name in ("sampling_ratio", "num_samples", "pool_size")]
-    pooled = next((name for name in ("output", "grad_output") if name in signature.parameters), None)
+    pooled = next((name for name in ("grad_output", "output") if name in signature.parameters), None)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -39,8 +39,8 @@ THEIRS = {
     "demo/words/config.py": "keys of MMDetection's images",
     "evaluate/mean_ap.py": "a column of MMDetection's table",
     "onnx/adopt/recognize.py": "RF-DETR's names",
-    "detect/export/proof.py": "the proof",
     "onnx/verify/detections.py": "the comparison of two files",
+    "torch/functions.py": "an argument of MMCV's nms_match",
 }
 """Modules that have the contract's words, and why."""
 

@@ -16,7 +16,7 @@ import torch
 from mmort.contract import Metadata
 from mmort.detect import build
 from mmort.detect.export import ExportOptions
-from mmort.detect.export.head_outputs import names_of
+from mmort.detect.export.head_outputs import among
 from mmort.detect.export.pipeline import DEFAULT_IMAGE, _Export
 from mmort.detect.export.progress import Steps
 from mmort.detect.export.proof import noisy_views
@@ -123,7 +123,7 @@ class SmallExport:
             draft.program,
             self._export.traced,
             inputs,
-            heads=names_of(draft.program),
+            heads=among(draft.output_names),
             noisy=noisy_views(inputs, seed),
         )
 

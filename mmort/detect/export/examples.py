@@ -123,8 +123,8 @@ class Examples:
         )
         step = self.preprocessing.pad_or + 1 if self.preprocessing.pad_or else self.stride
         return [
-            self(image, 3, short[0], max(long[0], short[0] + step)),
             self(image, 1, max(long[1], short[1] + step), short[1]),
+            self(image, 3, short[0], max(long[0], short[0] + step)),
         ]
 
     def prepared(self, image: Image) -> tuple[Tensor, ...]:

@@ -8,14 +8,13 @@ not the outputs.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import onnx
 from torch import Tensor, nn
 
 from mmort.detect.detector import Detector
-from mmort.onnx.verify.program import Program
 from mmort.onnx.verify.values import leaves
 from mmort.predict.engines.splitting import needed_nodes
 
@@ -72,9 +71,9 @@ def head_layers(detector: Detector) -> Iterator[nn.Module]:
         yield from head if isinstance(head, nn.ModuleList) else [head]
 
 
-def names_of(program: Program | None) -> list[str]:
-    """Return the names of the heads' outputs in the file of a program."""
-    return [] if program is None else [name for name, _ in program.outputs if name.startswith(PREFIX)]
+def among(names: Sequence[str]) -> list[str]:
+    """Return those names of traced outputs that are of heads."""
+    return [name for name in names if name.startswith(PREFIX)]
 
 
 def hide(model: onnx.ModelProto) -> None:

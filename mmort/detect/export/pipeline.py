@@ -147,8 +147,7 @@ class _Export:
             kind = ExportedWithProposals if detector.takes_proposals else Exported
             kind = ExportedWithTexts if options.open_vocabulary else kind
             self.module = kind(detector, pasted=options.paste_masks)
-        with_heads = not options.skip_postprocess and options.exporter == "dynamo"
-        self.traced = head_outputs.WithHeads(self.module, detector) if with_heads else self.module
+        self.traced = self.module if options.skip_postprocess else head_outputs.WithHeads(self.module, detector)
         self.draft: Draft | None = None
         """The file in the making, once it is traced."""
         image, self.test_image = images
@@ -288,7 +287,7 @@ class _Export:
         if options.skip_postprocess:
             return draft.prove(inputs, begin=self.steps.begin)
         noisy = noisy_views(inputs)
-        report = draft.prove(inputs, heads=head_outputs.names_of(draft.program), noisy=noisy, begin=self.steps.begin)
+        report = draft.prove(inputs, heads=head_outputs.among(draft.output_names), noisy=noisy, begin=self.steps.begin)
         if report.ok:
             check_optional(draft.artifact, min(inputs, key=lambda args: args[0].numel()))
         return report

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mmort.contract.tasks import IMG_SHAPE
 from mmort.onnx.artifact import Artifact
 from mmort.onnx.verify.proof import Noisy
 from mmort.onnx.verify.sessions import feeds
@@ -53,7 +54,7 @@ def check_optional(artifact: Artifact, args: Arguments) -> None:
     session = artifact.session([value.name for value in artifact.model.graph.output])
     inputs = feeds(session, args[:-1])
     defaults = session.run(None, inputs)
-    explicit = session.run(None, inputs | {"img_shape": np.array([[height, width]] * batch, np.int64)})
+    explicit = session.run(None, inputs | {IMG_SHAPE: np.array([[height, width]] * batch, np.int64)})
     if not all(map(np.array_equal, defaults, explicit)):
         raise ValueError(
             "export: without img_shape the file must detect the same as with the size of the input, got differences"

@@ -62,6 +62,8 @@ class Draft:
     ----------
     artifact : Artifact
         The draft, once it is traced.
+    output_names : list of str
+        The names of the model's outputs in it, of which a change may have made other values of the graph.
     """
 
     artifact: Artifact
@@ -90,7 +92,7 @@ class Draft:
         names = self._example.names
         self._checks = inputs.check_inputs(self._example.args, self._example.axes, options.check_sizes, names)
         self._traced = Traced()
-        self._output_names: list[str] = []
+        self.output_names: list[str] = []
         self._frozen: list[str] = []
         self._block = ExitStack()
 
@@ -105,7 +107,7 @@ class Draft:
         """Let torch write the draft; check it, and simplify it and make it portable if the options ask for it."""
         self._traced = _exported(self._example, self._file, self.options)
         self.artifact = Artifact(files.load(self._file), self._file.parent, self.options.libraries)
-        self._output_names = [value.name for value in self.artifact.model.graph.output]
+        self.output_names = [value.name for value in self.artifact.model.graph.output]
         self._frozen = _check_and_complete(self._example, self.artifact, self._file, self.options)
         gc.collect()  # the exporters leave cycles of graphs and weights
 
@@ -113,7 +115,7 @@ class Draft:
     def program(self) -> Program | None:
         """The program that the draft was made of; None if torch's exporter traced the model instead."""
         exported = self._traced.program
-        return None if exported is None else Program(exported, self._output_names)
+        return None if exported is None else Program(exported, self.output_names)
 
     def prove(
         self,
@@ -134,7 +136,7 @@ class Draft:
         self.artifact.model.metadata_props.add(key=VERIFIED, value=BY_TOLERANCE)
         # Before a session is open: both would hold the memory of a run at once.
         references = [expected_outputs(module, values) for values in checks]
-        return compare_draft(self.artifact, self.path, checks, references, options)
+        return compare_draft(self.artifact, self.path, self.output_names, checks, references, options)
 
     def accept(self, report: Report | None) -> Report:
         """Raise VerificationError if the draft differs from its model; mark a draft without a comparison as unverified.
@@ -279,18 +281,28 @@ def _make_portable(model: onnx.ModelProto, portable: bool | Form) -> None:
 def compare_draft(
     artifact: Artifact,
     path: Path,
+    names: Sequence[str],
     checks: Sequence[tuple[Any, ...]],
     references: Sequence[Sequence[NDArray[Any]]],
     options: Options,
 ) -> Report:
     """Compare the draft of a file with the expected outputs for some arguments.
 
+    The `names` are those of all expected outputs, of which the file may have some as inner values only, or not at all.
     A portable one is also compared without mmort's library, which an inlined one ignores.  Messages name `path`, which
     the draft is to become.
     """
-    report = _compare(artifact, path, checks, references, options, own_library=options.portable != "inlined")
+    graph = artifact.model.graph
+    computed = {value.name for value in graph.output} | {name for node in graph.node for name in node.output}
+    kept = [index for index, name in enumerate(names) if name in computed]
+    names = [names[index] for index in kept]
+    references = [
+        [outputs[index] for index in kept] if len(outputs) > max(kept, default=-1) else outputs
+        for outputs in references
+    ]
+    report = _compare(artifact, path, names, checks, references, options, own_library=options.portable != "inlined")
     if options.portable and options.portable != "inlined" and report.ok:
-        alone = _compare(artifact, path, checks, references, options, own_library=False)
+        alone = _compare(artifact, path, names, checks, references, options, own_library=False)
         rows = (dataclasses.replace(row, inputs=f"{row.inputs}{ALONE}") for row in alone.rows)
         report = Report((*report.rows, *rows))
     return report
@@ -309,6 +321,7 @@ def expected_outputs(module: torch.nn.Module, values: tuple[Any, ...]) -> list[N
 def _compare(
     artifact: Artifact,
     path: Path,
+    names: Sequence[str],
     checks: Sequence[tuple[Any, ...]],
     references: Sequence[Sequence[NDArray[Any]]],
     options: Options,
@@ -316,7 +329,7 @@ def _compare(
 ) -> Report:
     """Compare the draft with the model's outputs on all inputs."""
     try:
-        session = artifact.session([value.name for value in artifact.model.graph.output], own_library=own_library)
+        session = artifact.session(names, own_library=own_library)
     except ValueError as error:
         text = str(error).removeprefix("verify: ").replace("the model", str(path))
         return Report((refusal("-", text),))

@@ -54,11 +54,11 @@ class ForcedFile:
     program : Program
     artifact : Artifact
         The file.
-    heads : collection of str
+    heads : collection of str, default ()
         Names of values that are cuts, too.
-    everywhere : bool
+    everywhere : bool, default False
         Whether all values are cuts; heads are then inputs, too, which `run` feeds.
-    own_library : bool
+    own_library : bool, default True
         Whether the file runs with mmort's library.
     """
 
@@ -131,12 +131,12 @@ class ForcedFile:
         ----------
         args : sequence
             The arguments, as of the module.
-        fed : dict
+        fed : dict, optional
             The values of heads to go on from, by name.
         exact : bool
             Whether to compute in float64, too.  Otherwise torch's rounding is that of an exact run of other inputs; if
             numbers are off by more, it is measured.
-        plain : bool
+        plain : bool, default False
             Whether to run the program from end to end, too.
 
         Returns

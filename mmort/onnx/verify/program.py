@@ -170,13 +170,13 @@ class Program:
             For each node that is a cut, the values to go on with, by their index.
         compare : callable
             Is handed each cut.
-        exact : bool
+        exact : bool, default False
             Whether to compute in float64; otherwise the numbers are rounded in a third way instead.
-        rounded : bool
+        rounded : bool, default True
             Whether to compute with other rounding at all; otherwise cuts have the program's value only.
-        plain : bool
+        plain : bool, default False
             Whether to run the program from end to end beside.
-        seed : int
+        seed : int, default 0
             That of the rounding.
 
         Returns
