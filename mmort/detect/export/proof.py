@@ -54,7 +54,7 @@ def check_optional(artifact: Artifact, args: Arguments) -> None:
     session = artifact.session([value.name for value in artifact.model.graph.output])
     inputs = feeds(session, args[:-1])
     defaults = session.run(None, inputs)
-    explicit = session.run(None, inputs | {IMG_SHAPE: np.array([[height, width]] * batch, np.int64)})
+    explicit = session.run(None, inputs | {IMG_SHAPE.name: np.array([[height, width]] * batch, np.int64)})
     if not all(map(np.array_equal, defaults, explicit)):
         raise ValueError(
             "export: without img_shape the file must detect the same as with the size of the input, got differences"
