@@ -261,3 +261,36 @@ def test_nan_and_infinities_are_compared_as_numbers(tmp_path):
         insert(model, "Log", "Abs")
 
     assert not prove(tmp_path, absolute, Log(), args).ok
+
+
+class Returns(torch.nn.Module):
+    """Outputs that no operator computes: an input, a weight, and a number that is computed without inputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.arange(3.0))
+
+    def forward(self, x):
+        return x, self.weight, torch.ones(2) * 3, x + 1
+
+
+def test_outputs_that_no_operator_computes(tmp_path):
+    args = (torch.randn(2),)
+    draft = draft_of(Returns().eval(), args, tmp_path / "x.onnx", output_names=["same", "weight", "three", "more"])
+    assert draft.prove().ok, str(draft.prove())
+    numbers = {tensor.name: tensor for tensor in draft.artifact.model.graph.initializer}
+    for name in ("weight", "three"):
+        right = onnx.numpy_helper.to_array(numbers[name])
+        numbers[name].CopyFrom(onnx.numpy_helper.from_array(right + np.float32(1), name))
+        assert not draft.prove().ok, name
+        numbers[name].CopyFrom(onnx.numpy_helper.from_array(right, name))
+
+
+def test_an_output_of_the_file_only(tmp_path):
+    def add_output(model):
+        model.graph.node.append(oh.make_node("Identity", ["x"], ["other"]))
+        model.graph.output.append(oh.make_tensor_value_info("other", onnx.TensorProto.FLOAT, None))
+
+    report = prove(tmp_path, add_output)
+    assert not report.ok
+    assert "the output other is not a value of torch's program" in str(report)

@@ -73,10 +73,11 @@ class ForcedFile:
     ) -> None:
         self.program = program
         graph = artifact.model.graph
+        outputs = [value.name for value in graph.output]
         self._constants = {  # of these the exporter computed some
             tensor.name: artifact.array(tensor).copy()  # torch takes none that is read-only
             for tensor in graph.initializer
-            if _is_computed(program.sources.get(tensor.name))
+            if tensor.name in outputs or _is_computed(program.sources.get(tensor.name))
         }
         names = [*self._constants, *(name for node in graph.node for name in node.output if name)]
         self._names = defaultdict[Source, list[str]](list)
@@ -84,7 +85,10 @@ class ForcedFile:
             if name in program.sources:
                 self._names[program.sources[name]].append(name)
         self._heads = {name: program.sources[name] for name in heads if name in names}
-        cuts = set(self._names) if everywhere else self._needed([value.name for value in graph.output])
+        for name in outputs:
+            if name not in program.sources or program.sources[name] not in self._names:
+                raise ValueError(f"the output {name} is not a value of torch's program")
+        cuts = set(self._names) if everywhere else self._needed(outputs)
         self._cuts = [source for source in self._names if source in cuts]
         self._fed = list(self._heads) if everywhere else []
         wanted = [name for source in self._cuts for name in self._names[source] if name not in self._constants]
@@ -96,7 +100,7 @@ class ForcedFile:
 
     def _needed(self, outputs: Iterable[str]) -> set[Source]:
         """Return the values that choices read and make, and those of heads and outputs."""
-        cuts = {self.program.sources[name] for name in outputs if name in self.program.sources}
+        cuts = {self.program.sources[name] for name in outputs}
         cuts |= set(self._heads.values())
         climbed: set[Source] = set()
 

@@ -187,7 +187,7 @@ class Program:
         run = _Run(self, given, compare, exact, rounded, plain, seed)
         with torch.no_grad():
             for node, value in self._placeholders(args):
-                run.streams.set(node, value)
+                run.set(node, value)
             for node in self.nodes:
                 run.step(node)
         return run.outputs
@@ -236,6 +236,13 @@ class _Run:
         self.streams = _Streams(plain)
         self.outputs: list[Value] = []
 
+    def set(self, node: fx.Node, value: Value) -> None:
+        """Set a value that all runs share, and compare it if a file has it as an output."""
+        self.streams.set(node, value)
+        for item in self._given.get(node, ()):
+            tensor = _tensor(value)
+            self._compare(Cut(Source(node, item), tensor, tensor, tensor, ()))
+
     def step(self, node: fx.Node) -> None:
         """Compute a node in all runs, compare it if it is a cut, and free what no later node reads."""
         streams, same = self.streams, self._program.same[node]
@@ -248,7 +255,7 @@ class _Run:
             for values in streams.all:
                 values[node] = values[same]
         elif node.op == "get_attr":
-            streams.set(node, getattr(self._program.exported.graph_module, str(node.target)))
+            self.set(node, getattr(self._program.exported.graph_module, str(node.target)))
         elif node.op == "call_function":
             self._call(node)
         streams.drop(self._program.last_readers.get(node, ()))
