@@ -268,8 +268,7 @@ class _Run:
             changed = any(streams.plain[argument] is not streams.forced[argument] for argument in node.all_input_nodes)
             streams.plain[node] = _call(node, streams.plain) if changed else value
         exact = rounded = value
-        loop = isinstance(node.target, torch._ops.HigherOrderOperator)  # is one step
-        if self._rounded and not loop and any(map(_is_float32, tree_leaves(value))):
+        if self._rounded and not _is_opaque(node) and any(map(_is_float32, tree_leaves(value))):
             with in_float64() if self._exact else self._further:
                 exact = _with_choices_of(value, _call(node, streams.exact))
             with self._otherwise:
@@ -322,6 +321,13 @@ def _is_float32(value: Value) -> bool:
 
 def _is_floating(value: Value) -> bool:
     return isinstance(value, Tensor) and value.is_floating_point()
+
+
+def _is_opaque(node: fx.Node) -> bool:
+    """Return whether a node is a loop, or another package's operator, which may take float32 only: it is one step."""
+    if isinstance(node.target, torch._ops.OpOverload):
+        return node.target.namespace not in ("aten", "prims", "mmort")
+    return isinstance(node.target, torch._ops.HigherOrderOperator)
 
 
 def _chooses(node: fx.Node) -> bool:
