@@ -67,12 +67,30 @@ def problems(program: Program, artifact: Artifact, *, definitions: bool = False)
             continue
         if not numbers.have(name, array, nodes, readers):
             text = f"{name}, read by {', '.join(sorted(readers))}, is not among the constants of torch's program"
-            yield Problem(text, None if numbers.name(name) else name)
+            own = not numbers.name(name) and not _lacks_a_number(nodes, regions, artifact)
+            yield Problem(text, name if own else None)
     for node in artifact.model.graph.node:
         nodes = regions.of_node(node)
         if not (definitions and any(map(_is_definition, nodes))):
             for problem in numbers.attribute_problems(node, nodes):
                 yield Problem(f"{node.op_type} {node.output[0]} {problem}")
+
+
+def _lacks_a_number(nodes: Sequence[fx.Node], regions: _Regions, artifact: Artifact) -> bool:
+    """Return whether calls have numbers that no constant of their translations is: another one has its place."""
+    written = {
+        float(number)
+        for name, array in artifact.constants()
+        if array.dtype == np.float32 and array.size <= MAX_NUMBERS and set(regions.reading(name)) & set(nodes)
+        for number in array.ravel()
+    }
+    called = {
+        float(np.float32(leaf))
+        for node in nodes
+        for leaf in tree_leaves((node.args, dict(node.kwargs)))
+        if isinstance(leaf, float)
+    }
+    return bool(called - written)
 
 
 class _Numbers:
