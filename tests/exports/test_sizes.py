@@ -25,11 +25,11 @@ fcos, images, recorded = dense.fcos, dense.images, dense.recorded  # fixtures
 @pytest.mark.parametrize(
     ("arguments", "shape", "compared", "warning"),
     [
-        ((), ["batch", 3, "height", "width"], "3x3x96x128, 1x3x448x320, 1x3x160x224", None),
+        ((), ["batch", 3, "height", "width"], "1x3x448x320, 3x3x96x128, 1x3x160x224", None),
         (
             ("--shape", 64, 96, "--dynamic-export"),
             ["batch", 3, "height", "width"],
-            "2x3x64x96, 3x3x64x96, 1x3x192x128",
+            "2x3x64x96, 1x3x192x128, 3x3x64x96",
             None,
         ),
         (
