@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import guard_or_false
 
 import mmort
 from mmort.ops._suppression import check_settings, suppression_settings
@@ -383,9 +384,12 @@ def rel_roi_point_to_rel_img_point(
     _check_tensors(function, rois=rois, rel_roi_points=rel_roi_points)
     if rois.dim() != 2 or rois.shape[1] not in (4, 5):
         raise ValueError(f"{function}: rois must be [K, 4] or [K, 5], got {[*rois.shape]}")
-    if rel_roi_points.dim() != 3 or rel_roi_points.shape[2] != 2 or len(rel_roi_points) not in (1, len(rois)):
+    count, regions = rel_roi_points.shape[0], rois.shape[0]
+    # Numbers of regions that an export does not know are left to broadcasting.
+    other = guard_or_false(count != 1) and guard_or_false(count != regions)
+    if rel_roi_points.dim() != 3 or rel_roi_points.shape[2] != 2 or other:
         raise ValueError(
-            f"{function}: rel_roi_points must be [K, P, 2] with K = {len(rois)}, or [1, P, 2], "
+            f"{function}: rel_roi_points must be [K, P, 2] with K = {regions}, or [1, P, 2], "
             f"got {[*rel_roi_points.shape]}"
         )
     (rois, rel_roi_points), dtype = as_floating(function, rois=rois, rel_roi_points=rel_roi_points)
