@@ -131,8 +131,16 @@ class Draft:
         """
         checks, module, options = self._checks if checks is None else checks, self._example.module, self.options
         if self.program is not None and options.rtol is None and options.atol is None:
-            further: Any = {"heads": heads, "noisy": noisy, "portable": options.portable, "begin": begin}
-            return prove(self.artifact, self.program, module, checks, **further)
+            return prove(
+                self.artifact,
+                self.program,
+                module,
+                checks,
+                heads=heads,
+                noisy=noisy,
+                portable=options.portable,
+                begin=begin,
+            )
         self.artifact.model.metadata_props.add(key=VERIFIED, value=BY_TOLERANCE)
         # Before a session is open: both would hold the memory of a run at once.
         references = [expected_outputs(module, values) for values in checks]

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor, fx
 
 from mmort.onnx.artifact import COMPUTED, Artifact
+from mmort.onnx.verify.operator_calls import arguments_by_name
 from mmort.onnx.verify.program import Cut, Program, Source
 from mmort.onnx.verify.rounding import LIMIT, estimated_factors, factors, growth
 
@@ -247,7 +248,9 @@ def _is_permuted(cut: Cut, actual: Tensor) -> bool:
     packet = getattr(cut.source.node.target, "overloadpacket", None)
     if packet not in (*_ORDERS, *_SELECTIONS) or not cut.inputs or not isinstance(cut.inputs[0], Tensor):
         return False
-    source, arguments = cut.inputs[0], _by_name(cut.source.node, cut.inputs)
+    node, source = cut.source.node, cut.inputs[0]
+    given = dict(zip(node.kwargs, cut.inputs[len(node.args) :], strict=True))
+    arguments = arguments_by_name(node.target, cut.inputs[: len(node.args)], given)
     axis = arguments.get("dim")
     axis = -1 if axis is None else axis
     if actual.is_floating_point():  # the numbers of a selection that is not sorted
@@ -267,11 +270,3 @@ def _is_permuted(cut: Cut, actual: Tensor) -> bool:
         if not arguments.get("sorted", True):
             numbers, of_torch = numbers.sort(axis)[0], of_torch.sort(axis)[0]
     return bool(((numbers == of_torch) | (numbers.isnan() & of_torch.isnan())).all())
-
-
-def _by_name(node: fx.Node, inputs: Sequence[Any]) -> dict[str, Any]:
-    """Return the arguments of a call by name, defaults included."""
-    formals = node.target._schema.arguments  # type: ignore[union-attr]
-    arguments = {formal.name: formal.default_value for formal in formals}
-    arguments |= {formal.name: value for formal, value in zip(formals, inputs, strict=False)}
-    return arguments | dict(zip(node.kwargs, inputs[len(node.args) :], strict=True))

@@ -323,11 +323,18 @@ def _is_floating(value: Value) -> bool:
     return isinstance(value, Tensor) and value.is_floating_point()
 
 
+TORCH = "aten", "prims"
+"""The namespaces of torch's own operators."""
+
+
+def namespace_of(node: fx.Node) -> str | None:
+    """Return the namespace of the operator that a node calls; None of what is no operator, such as a loop."""
+    return node.target.namespace if isinstance(node.target, torch._ops.OpOverload) else None
+
+
 def _is_opaque(node: fx.Node) -> bool:
     """Return whether a node is a loop, or another package's operator, which may take float32 only: it is one step."""
-    if isinstance(node.target, torch._ops.OpOverload):
-        return node.target.namespace not in ("aten", "prims", "mmort")
-    return isinstance(node.target, torch._ops.HigherOrderOperator)
+    return namespace_of(node) not in (None, *TORCH, "mmort") or isinstance(node.target, torch._ops.HigherOrderOperator)
 
 
 def _chooses(node: fx.Node) -> bool:
@@ -336,7 +343,7 @@ def _chooses(node: fx.Node) -> bool:
         return True
     if not isinstance(node.target, torch._ops.OpOverload):
         return False
-    if node.target.namespace != "aten" and node.target.namespace != "prims":
+    if namespace_of(node) not in TORCH:
         return True
     reads = any(
         _is_floating(leaf) for argument in node.all_input_nodes for leaf in tree_leaves(argument.meta.get("val"))

@@ -178,15 +178,10 @@ class _Runs:
     def _is_shown(self, name: str) -> bool:
         """Return whether the smallest inputs would show that a constant was slightly larger."""
         try:
-            changed = ForcedFile(
-                self._program,
-                self._artifact.with_constant(name, lambda array: (array * CHANGE).astype(array.dtype)),
-                self._heads,
-                everywhere=True,
-                own_library=not self._inlined,
-            )
+            artifact = self._artifact.with_constant(name, lambda array: (array * CHANGE).astype(array.dtype))
+            changed = self._opened(artifact, everywhere=True, own_library=not self._inlined)
             comparisons, _, _ = _run(changed, self._inputs[0], self._values, exact=True)
-        except (ValueError, _Refused):
+        except _Refused:
             return True
         return any(comparison.problem for comparison in comparisons)
 
@@ -235,10 +230,10 @@ class _Runs:
         except _Refused as refused:
             yield refused.row()
 
-    def _opened(self, **options: bool) -> ForcedFile:
-        """Open the file; raise _Refused if ONNX Runtime does not."""
+    def _opened(self, artifact: Artifact | None = None, **options: bool) -> ForcedFile:
+        """Open the file, or a changed one; raise _Refused if ONNX Runtime does not."""
         try:
-            return ForcedFile(self._program, self._artifact, self._heads, **options)
+            return ForcedFile(self._program, artifact or self._artifact, self._heads, **options)
         except ValueError as error:
             raise _Refused("-", str(error).removeprefix("verify: ")) from None
 

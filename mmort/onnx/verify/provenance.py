@@ -24,7 +24,8 @@ from mmort.onnx.artifact import Artifact
 from mmort.onnx.export.calls import MMCV_NODES, arrange, exported_operators
 from mmort.onnx.graph import structure
 from mmort.onnx.graph.inspection import attributes_of, operator_of
-from mmort.onnx.verify.program import Program
+from mmort.onnx.verify.operator_calls import arguments_by_name
+from mmort.onnx.verify.program import TORCH, Program, namespace_of
 
 _aten = torch.ops.aten
 
@@ -60,15 +61,21 @@ def problems(program: Program, artifact: Artifact, *, definitions: bool = False)
     With `definitions`, operators of mmort's are nodes of the standard, whose constants are their own.
     """
     numbers, regions = _Numbers(program), _Regions(program, artifact.model)
+    small: dict[str, _Array] = {}
+    unknown: list[tuple[str, str, list[fx.Node]]] = []
     for name, array in artifact.constants():
         nodes = regions.reading(name)
         readers = {node.op_type for node in regions.readers[name]}
+        if array.dtype == np.float32 and array.size <= MAX_NUMBERS:
+            small[name] = array
         if not readers or (definitions and any(map(_is_definition, nodes))):
             continue
         if not numbers.have(name, array, nodes, readers):
             text = f"{name}, read by {', '.join(sorted(readers))}, is not among the constants of torch's program"
-            own = not numbers.name(name) and not _lacks_a_number(nodes, regions, artifact)
-            yield Problem(text, name if own else None)
+            unknown.append((name, text, nodes))
+    for name, text, nodes in unknown:
+        own = not numbers.name(name) and not _lacks_a_number(nodes, regions, small)
+        yield Problem(text, name if own else None)
     for node in artifact.model.graph.node:
         nodes = regions.of_node(node)
         if not (definitions and any(map(_is_definition, nodes))):
@@ -76,12 +83,12 @@ def problems(program: Program, artifact: Artifact, *, definitions: bool = False)
                 yield Problem(f"{node.op_type} {node.output[0]} {problem}")
 
 
-def _lacks_a_number(nodes: Sequence[fx.Node], regions: _Regions, artifact: Artifact) -> bool:
+def _lacks_a_number(nodes: Sequence[fx.Node], regions: _Regions, constants: Mapping[str, _Array]) -> bool:
     """Return whether calls have numbers that no constant of their translations is: another one has its place."""
     written = {
         float(number)
-        for name, array in artifact.constants()
-        if array.dtype == np.float32 and array.size <= MAX_NUMBERS and set(regions.reading(name)) & set(nodes)
+        for name, array in constants.items()
+        if set(regions.reading(name)) & set(nodes)
         for number in array.ravel()
     }
     called = {
@@ -212,10 +219,7 @@ class _Numbers:
         calls = []
         for node in nodes:
             if "pool" in str(node.target) and "adaptive" not in str(node.target):
-                formals = _formals(node)
-                arguments = {formal.name: formal.default_value for formal in formals}
-                arguments |= {formal.name: value for formal, value in zip(formals, node.args, strict=False)}
-                arguments |= node.kwargs
+                arguments = arguments_by_name(node.target, node.args, node.kwargs)
                 rank = len(attributes["kernel_shape"])
                 lists = {
                     name: [*value] * (rank // len(value))
@@ -314,7 +318,7 @@ def _formals(node: fx.Node) -> Sequence[Any]:
 
 def _is_definition(node: fx.Node) -> bool:
     """Return whether a node is an operator whose definition in ONNX has constants of its own."""
-    return isinstance(node.target, torch._ops.OpOverload) and node.target.namespace not in ("aten", "prims")
+    return namespace_of(node) not in (None, *TORCH)
 
 
 def _as_in_files(attributes: Mapping[str, Any]) -> dict[str, Any]:
