@@ -157,9 +157,9 @@ class Task:
                 if not tensor.has_shape(shape, numbers):
                     raise ValueError(f"the model's {tensor.name} must be {required}, got {shape}")
             return
-        first, *others = self.forms
+        first, *longer = self.forms
         text = self._text(first, numbers)
-        text += "".join(f", or with {self._text(form[len(first) :], numbers)}" for form in others)
+        text += "".join(f", or with {self._text(form[len(first) :], numbers)}" for form in longer)
         raise ValueError(f"the model's outputs must be {text}, got {shapes}")
 
     def _text(self, names: Collection[str], numbers: dict[str, int]) -> str:

@@ -178,8 +178,8 @@ def batch_size_of(config: Mapping[str, Any]) -> int:
 
 def metric_options(config: Mapping[str, Any], dataset: Dataset) -> dict[str, Any]:
     """Return the options that a config's ``test_evaluator``, or its ``evaluation``, gives to a data set's metrics."""
-    own = {DotaDataset: DotaOptions, LvisDataset: LvisOptions}
-    schema = own.get(type(dataset), _OPTIONS[dataset.metric_names[0]])
+    schemas = {DotaDataset: DotaOptions, LvisDataset: LvisOptions}
+    schema = schemas.get(type(dataset), _OPTIONS[dataset.metric_names[0]])
     known = {field.name for field in dataclasses.fields(schema)}
     if schema in (VocOptions, DotaOptions):
         known.add("iou_thr")

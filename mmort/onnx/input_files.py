@@ -140,8 +140,8 @@ def _image_reader(
             f"{os.fspath(path)} has inputs for words, which images do not fill; pass arrays in .npz files, or a file "
             "that was exported with --texts"
         )
-    others = [Interface.of_session(open_session(file, libraries)) for file in against]
-    count = 2 if network.contract.takes_img_shape and all(map(takes_img_shape, others)) else 1
+    interfaces = [Interface.of_session(open_session(file, libraries)) for file in against]
+    count = 2 if network.contract.takes_img_shape and all(map(takes_img_shape, interfaces)) else 1
 
     def read(file: str | os.PathLike[str]) -> list[NDArray[Any]]:
         return list(fit(*preprocessing.batch([preprocessing(file)]), network.input_shape)[:count])
