@@ -102,10 +102,10 @@ def read(path: str, interface: Interface) -> DetectorContract:
     outputs = task.outputs_among([output.name for output in interface.outputs])
     if outputs is None:
         required = task.forms[0]
-        optional = ", ".join(tensor.name for tensor in task.outputs if tensor.name not in required)
+        extra = ", ".join(tensor.name for tensor in task.outputs if tensor.name not in required)
         raise ValueError(
             f"{path}: the outputs are {', '.join(output.name for output in interface.outputs)} instead of "
-            f"{', '.join(required)}{optional and f' and perhaps {optional}'}; a file exported with --skip-postprocess has "
+            f"{', '.join(required)}{extra and f' and perhaps {extra}'}; a file exported with --skip-postprocess has "
             f"the network's raw outputs; {ADVICE}"
         )
     inputs = tuple(tensor.name for tensor in task.inputs if tensor.name in names & further)
