@@ -43,6 +43,8 @@ _UNUSED = "cubic_coeff_a", "momentum"
 
 _BATCH_NORMS = _aten._native_batch_norm_legit_no_training.default, _aten.batch_norm.default
 
+_VARIANCES = torch.ops.prims.var.default, _aten.var.correction, _aten.var_mean.correction
+
 _Array = NDArray[Any]
 
 
@@ -156,6 +158,8 @@ class _Numbers:
                 tensor = self._tensor(leaf)
                 if tensor is not None and tensor.size <= MAX_NUMBERS:
                     yield from map(float, tensor.ravel())
+            if node.target in _VARIANCES:
+                yield from _divisors(node)
 
     def _folds(self, nodes: Iterable[fx.Node], array: _Array) -> Iterator[tuple[_Array, _Array]]:
         """Yield the weights and biases of convolutions with the normalization after them, and their magnitudes."""
@@ -314,6 +318,16 @@ def _are_folded(array: _Array, folded: tuple[_Array, _Array]) -> bool:
 def _formals(node: fx.Node) -> Sequence[Any]:
     """Return the formal arguments of a node's operator, of which functions of Python have none."""
     return node.target._schema.arguments if isinstance(node.target, torch._ops.OpOverload) else ()
+
+
+def _divisors(node: fx.Node) -> Iterator[float]:
+    """Yield how many numbers a variance is of, with and without its correction, if sizes are fixed."""
+    arguments = arguments_by_name(node.target, node.args, node.kwargs)
+    values, axes = node.all_input_nodes[0].meta["val"], arguments.get("dim", arguments.get("dims"))
+    count = math.prod(values.shape[axis] for axis in (range(values.ndim) if axes is None else axes))
+    if isinstance(count, int):
+        yield count
+        yield count - (1.0 if arguments["correction"] is None else arguments["correction"])
 
 
 def _is_definition(node: fx.Node) -> bool:
