@@ -163,7 +163,7 @@ class Draft:
                 *_causes(self._example, self._checks, comparison, self._traced.hints, self.options),
             ]
             raise VerificationError(_explanation(self.path, causes, comparison), comparison)
-        self._file.write_bytes(self.artifact.model.SerializeToString())
+        self.artifact.save(self._file)
         return comparison
 
 
@@ -241,8 +241,7 @@ def _check_and_complete(example: Example, artifact: Artifact, draft: Path, optio
     _check_inputs(artifact.model, example)
     _check_opset(artifact.model, options)
     if options.simplify:
-        _simplify(draft)
-        artifact.model = files.load(draft)
+        _simplify(artifact, draft)
     frozen = frozen_axes(artifact.model, example.axes)
     if options.portable:
         _make_portable(artifact.model, options.portable)
@@ -270,13 +269,17 @@ def _check_opset(model: onnx.ModelProto, options: Options) -> None:
         )
 
 
-def _simplify(draft: Path) -> None:
-    """Let onnxslim rewrite the draft."""
+def _simplify(artifact: Artifact, draft: Path) -> None:
+    """Let onnxslim rewrite the draft, which contains its tensors then if they fit."""
     try:
         import onnxslim
     except ModuleNotFoundError:
         raise ImportError("export: simplify needs onnxslim: pip install onnxslim") from None
+    before = artifact.files()
     onnxslim.slim(os.fspath(draft), os.fspath(draft))
+    artifact.model = files.load(draft)
+    for file in before - artifact.files():
+        file.unlink()
 
 
 def _make_portable(model: onnx.ModelProto, portable: bool | Form) -> None:

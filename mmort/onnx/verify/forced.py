@@ -25,7 +25,7 @@ from torch import Tensor, fx
 from mmort.onnx.artifact import COMPUTED, Artifact
 from mmort.onnx.verify.operator_calls import arguments_by_name
 from mmort.onnx.verify.program import Cut, Program, Source
-from mmort.onnx.verify.rounding import LIMIT, estimated_factors, factors, growth
+from mmort.onnx.verify.rounding import LIMIT, estimated_factors, measured_factors
 
 _aten = torch.ops.aten
 _ORDERS = _aten.topk, _aten.sort, _aten.argsort
@@ -45,6 +45,8 @@ class Comparison:
     factor: float
     """How many times torch's rounding the worst number is off; 0 for integers and bools."""
     problem: str
+    growth: float = 1.0
+    """Torch's rounding in units of the last place, if it was measured."""
 
 
 class ForcedFile:
@@ -152,12 +154,7 @@ class ForcedFile:
         dict
             The file's values of heads.
         """
-        tensors = [leaf for leaf in torch.utils._pytree.tree_leaves(tuple(args)) if isinstance(leaf, Tensor)]
-        feeds = dict(zip(self._inputs, (tensor.numpy() for tensor in tensors), strict=False))
-        outputs = [value.name for value in self._session.get_outputs()]
-        results = self._session.run(None, feeds | {name: (fed or {})[name] for name in self._fed})
-        values = {name.removesuffix(COMPUTED): value for name, value in zip(outputs, results, strict=True)}
-        values |= self._constants
+        values = self._values(args, fed or {})
         given: dict[fx.Node, dict[int | None, Tensor]] = defaultdict(dict)
         for source in self._cuts:
             name = self._names[source][0]
@@ -172,11 +169,11 @@ class ForcedFile:
         def compare(cut: Cut) -> None:
             for name in self._names[cut.source]:
                 if name not in comparisons or comparisons[name].problem:
-                    runs[name].append(cut)
-                    comparisons[name] = compare_values(name, values[name], runs[name])
-                if exact and cut.value.is_floating_point():
-                    numbers = (tensor.detach().numpy() for tensor in (cut.value, cut.exact, cut.rounded))
-                    self._growth[name] = growth(*numbers)
+                    comparisons[name] = compare_values(name, values[name], [*runs[name], cut])
+                    if comparisons[name].problem:
+                        runs[name].append(cut)  # further runs judge it with this one
+                    if exact:
+                        self._growth[name] = comparisons[name].growth
 
         try:
             if exact:
@@ -192,6 +189,20 @@ class ForcedFile:
                 raise
             ends = []  # after a wrong choice the program may fail
         return list(comparisons.values()), ends, {name: values[name] for name in self._heads}
+
+    def heads(self, args: Sequence[Any]) -> dict[str, NDArray[Any]]:
+        """Return the values of heads that the file computes of some arguments."""
+        values = self._values(args, {})
+        return {name: values[name] for name in self._heads}
+
+    def _values(self, args: Sequence[Any], fed: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Run the file; return its values at all cuts, by name."""
+        tensors = [leaf for leaf in torch.utils._pytree.tree_leaves(tuple(args)) if isinstance(leaf, Tensor)]
+        feeds = dict(zip(self._inputs, (tensor.numpy() for tensor in tensors), strict=False))
+        outputs = [value.name for value in self._session.get_outputs()]
+        results = self._session.run(None, feeds | {name: fed[name] for name in self._fed})
+        values = {name.removesuffix(COMPUTED): value for name, value in zip(outputs, results, strict=True)}
+        return values | self._constants
 
 
 FURTHER_RUNS = 3
@@ -219,28 +230,33 @@ def compare_values(name: str, actual: NDArray[Any], runs: Sequence[Cut], estimat
     expected = cut.value.detach().numpy()
     operator = str(getattr(cut.source.node.target, "overloadpacket", cut.source.node.target)).replace("aten.", "")
 
-    def compared(factor: float, problem: str) -> Comparison:
-        return Comparison(name, operator, actual.size, factor, problem)
+    def compared(factor: float, problem: str, growth: float = 1.0) -> Comparison:
+        return Comparison(name, operator, actual.size, factor, problem, growth)
 
     if actual.dtype != expected.dtype or actual.shape != expected.shape:
         return compared(
             np.inf, f"{actual.dtype}{list(actual.shape)}, torch's is {expected.dtype}{list(expected.shape)}"
         )
-    if np.array_equal(actual, expected, equal_nan=expected.dtype.kind == "f"):
-        return compared(0, "")
-    if _is_permuted(cut, torch.from_numpy(actual)):
-        return compared(0, "")
-    if expected.dtype.kind != "f":
-        return compared(np.inf, f"{int((actual != expected).sum())} of {actual.size} differ")
-    off = estimated_factors(actual, expected, estimated) if estimated is not None else _measured(actual, runs)
+    floating = expected.dtype.kind == "f"
+    equal = np.array_equal(actual, expected, equal_nan=floating) or _is_permuted(cut, torch.from_numpy(actual))
+    if not floating or (equal and estimated is not None):
+        return (
+            compared(0, "") if equal else compared(np.inf, f"{int((actual != expected).sum())} of {actual.size} differ")
+        )
+    if estimated is not None:
+        off, growth = estimated_factors(actual, expected, estimated), estimated
+    else:
+        off, growth = _measured(actual, runs)
+    if equal:
+        return compared(0, "", growth)
     wrong = int((off > LIMIT).sum())
-    return compared(float(off.max(initial=0)), f"{wrong} of {actual.size} numbers" if wrong else "")
+    return compared(float(off.max(initial=0)), f"{wrong} of {actual.size} numbers" if wrong else "", growth)
 
 
-def _measured(actual: NDArray[Any], runs: Sequence[Cut]) -> NDArray[Any]:
-    """Return by how many times torch's rounding in some runs numbers are off."""
+def _measured(actual: NDArray[Any], runs: Sequence[Cut]) -> tuple[NDArray[Any], float]:
+    """Return by how many times torch's rounding in some runs numbers are off, and that rounding."""
     cut, *further = ([tensor.detach().numpy() for tensor in (run.value, run.exact, run.rounded)] for run in runs)
-    return factors(actual, *cut, *(numbers for run in further for numbers in run[1:]))
+    return measured_factors(actual, *cut, *(numbers for run in further for numbers in run[1:]))
 
 
 def _is_permuted(cut: Cut, actual: Tensor) -> bool:

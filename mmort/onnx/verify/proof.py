@@ -122,7 +122,7 @@ def prove(
         The rows of all comparisons; if a size differs, only those of the sizes.
     """
     runs = _Runs(artifact, program, module, inputs, heads, portable, begin)
-    rows = list(runs.sizes())
+    rows = list(runs.sizes(noisy))
     if Report(tuple(rows)).ok:
         rows += runs.without_library()
         rows += runs.everywhere(noisy)
@@ -160,9 +160,8 @@ class _Runs:
         smallest = index_of_smallest(inputs)
         self._inputs = [inputs[smallest], *inputs[:smallest], *inputs[smallest + 1 :]]
         self._compared = "choices, heads and outputs" if heads else "choices and outputs"
-        self._shipped: ForcedFile
-        self._values: Mapping[str, NDArray[Any]] = {}
-        """What heads compute of the smallest inputs."""
+        self._heads_of: list[Mapping[str, NDArray[Any]]] = []
+        """The outputs of heads, of the smallest inputs and of each noisy view."""
 
     def constants(self) -> Iterator[ProofRow]:
         """Compare what inputs hardly show; a translation's own constants are shown by runs with another number."""
@@ -180,28 +179,34 @@ class _Runs:
         try:
             artifact = self._artifact.with_constant(name, lambda array: (array * CHANGE).astype(array.dtype))
             changed = self._opened(artifact, everywhere=True, own_library=not self._inlined)
-            comparisons, _, _ = _run(changed, self._inputs[0], self._values, exact=True)
+            comparisons, _, _ = _run(changed, self._inputs[0], self._heads_of[0], exact=True)
         except _Refused:
             return True
         return any(comparison.problem for comparison in comparisons)
 
-    def sizes(self) -> Iterator[ProofRow]:
-        """Run all inputs, the smallest first: model, program and the file as it is."""
+    def sizes(self, noisy: Sequence[Noisy]) -> Iterator[ProofRow]:
+        """Run all inputs, the smallest first: model, program and the file as it is, whose heads are kept."""
         try:
-            self._shipped = self._opened(own_library=not self._inlined)
+            shipped = self._opened(own_library=not self._inlined)
         except _Refused as refused:
             yield refused.row()
             return
         for index, args in enumerate(self._inputs):
             expected = _outputs(self._module, args)
             try:
-                comparisons, outputs, values = _run(self._shipped, args, exact=not index, plain=True)
+                comparisons, outputs, values = _run(shipped, args, exact=not index, plain=True)
                 yield from _of_module(self._program, args, expected, outputs)
                 yield from _of_run(args, self._compared, comparisons)
             except _Refused as refused:
                 yield refused.row()
                 continue
-            self._values = self._values or values
+            if not index:
+                self._heads_of.append(values)
+        for view in noisy:
+            try:
+                self._heads_of.append(_with_noise(shipped.heads(view.args), view))
+            except Exception as error:
+                yield _Refused(shapes_text(view.args), one_line(error)).row()
 
     def without_library(self) -> Iterator[ProofRow]:
         """Run all inputs without mmort's library, which a portable file does not need."""
@@ -221,11 +226,10 @@ class _Runs:
         args = self._inputs[0]
         try:
             everywhere = self._opened(everywhere=True, own_library=not self._inlined)
-            comparisons, _, _ = _run(everywhere, args, self._values, exact=True)
+            comparisons, _, _ = _run(everywhere, args, self._heads_of[0], exact=True)
             yield from _of_run(args, "all values", comparisons)
-            for view in noisy:
-                _, _, values = _run(self._shipped, view.args, exact=False)
-                comparisons, _, _ = _run(everywhere, view.args, _with_noise(values, view), exact=False)
+            for view, heads in zip(noisy, self._heads_of[1:], strict=True):
+                comparisons, _, _ = _run(everywhere, view.args, heads, exact=False)
                 yield from _of_run(view.args, f"all values, {view.label}", comparisons)
         except _Refused as refused:
             yield refused.row()
