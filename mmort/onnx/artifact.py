@@ -53,7 +53,7 @@ class Artifact:
         return onnx.numpy_helper.to_array(tensor, os.fspath(self.directory))
 
     def save(self, path: Path) -> None:
-        """Write the model in the directory of its tensors, which it then contains, unless it would have 2 GB or more."""
+        """Write the model in the directory of its tensors; they move into it, unless it would have 2 GB or more."""
         tensor_files = self.files()
         if self.model.ByteSize() + sum(file.stat().st_size for file in tensor_files) < onnx.checker.MAXIMUM_PROTOBUF:
             for tensor in self._tensors_in_files():

@@ -49,6 +49,19 @@ class Comparison:
     """Torch's rounding in units of the last place, if it was measured."""
 
 
+@dataclass(frozen=True)
+class Ran:
+    """A run of a file and its program."""
+
+    comparisons: list[Comparison]
+    heads: dict[str, NDArray[Any]]
+    """The file's values of heads."""
+    outputs: dict[str, NDArray[Any]]
+    """The file's outputs."""
+    expected: list[Any]
+    """The program's outputs from end to end, if the run was `plain`."""
+
+
 class ForcedFile:
     """A file that runs with cuts, and the program that goes on from its values.
 
@@ -76,7 +89,7 @@ class ForcedFile:
     ) -> None:
         self.program = program
         graph = artifact.model.graph
-        outputs = [value.name for value in graph.output]
+        self._outputs = outputs = [value.name for value in graph.output]
         self._constants = {  # of these the exporter computed some
             tensor.name: artifact.array(tensor).copy()  # torch takes none that is read-only
             for tensor in graph.initializer
@@ -131,7 +144,7 @@ class ForcedFile:
         *,
         exact: bool,
         plain: bool = False,
-    ) -> tuple[list[Comparison], list[Any], dict[str, NDArray[Any]]]:
+    ) -> Ran:
         """Run the file and the program.
 
         Parameters
@@ -145,14 +158,6 @@ class ForcedFile:
             numbers are off by more, it is measured.
         plain : bool, default False
             Whether to run the program from end to end, too.
-
-        Returns
-        -------
-        list of Comparison
-        list
-            The program's outputs from end to end, if `plain`.
-        dict
-            The file's values of heads.
         """
         values = self._values(args, fed or {})
         given: dict[fx.Node, dict[int | None, Tensor]] = defaultdict(dict)
@@ -188,7 +193,8 @@ class ForcedFile:
             if not any(comparison.problem for comparison in comparisons.values()):
                 raise
             ends = []  # after a wrong choice the program may fail
-        return list(comparisons.values()), ends, {name: values[name] for name in self._heads}
+        heads, outputs = ({name: values[name] for name in names} for names in (self._heads, self._outputs))
+        return Ran(list(comparisons.values()), heads, outputs, ends)
 
     def heads(self, args: Sequence[Any]) -> dict[str, NDArray[Any]]:
         """Return the values of heads that the file computes of some arguments."""
