@@ -160,27 +160,26 @@ class ForcedFile:
             Whether to run the program from end to end, too.
         """
         values = self._values(args, fed or {})
-        given: dict[fx.Node, dict[int | None, Tensor]] = defaultdict(dict)
-        for source in self._cuts:
-            name = self._names[source][0]
-            given[source.node][source.item] = torch.from_numpy((fed or values).get(name, values[name]))
+        heads, outputs = ({name: values[name] for name in names} for names in (self._heads, self._outputs))
         comparisons: dict[str, Comparison] = {}
         runs = defaultdict[str, list[Cut]](list)
 
         def estimate(cut: Cut) -> None:
             for name in self._names[cut.source]:
-                comparisons[name] = compare_values(name, values[name], [cut], self._growth.get(name, 1.0))
+                comparisons[name] = compare_values(name, values.pop(name), [cut], self._growth.get(name, 1.0))
 
         def compare(cut: Cut) -> None:
             for name in self._names[cut.source]:
+                actual = values.pop(name)  # all values at once are much memory
                 if name not in comparisons or comparisons[name].problem:
-                    comparisons[name] = compare_values(name, values[name], [*runs[name], cut])
+                    comparisons[name] = compare_values(name, actual, [*runs[name], cut])
                     if comparisons[name].problem:
                         runs[name].append(cut)  # further runs judge it with this one
                     if exact:
                         self._growth[name] = comparisons[name].growth
 
         try:
+            given = self._given(values, fed or {})
             if exact:
                 ends = self.program.run(args, given, compare, exact=True, plain=plain)
             else:
@@ -188,13 +187,23 @@ class ForcedFile:
             for seed in range(1, 1 + FURTHER_RUNS):
                 problems = [comparison for comparison in comparisons.values() if comparison.problem]
                 if problems and all(comparison.factor < np.inf for comparison in problems):
-                    self.program.run(args, given, compare, seed=seed)
+                    values = self._values(args, fed or {})
+                    self.program.run(args, self._given(values, fed or {}), compare, seed=seed)
         except Exception:
             if not any(comparison.problem for comparison in comparisons.values()):
                 raise
             ends = []  # after a wrong choice the program may fail
-        heads, outputs = ({name: values[name] for name in names} for names in (self._heads, self._outputs))
         return Ran(list(comparisons.values()), heads, outputs, ends)
+
+    def _given(
+        self, values: Mapping[str, NDArray[Any]], fed: Mapping[str, NDArray[Any]]
+    ) -> dict[fx.Node, dict[int | None, Tensor]]:
+        """Return the values at cuts as the program takes them, those that were fed instead of the file's."""
+        given: dict[fx.Node, dict[int | None, Tensor]] = defaultdict(dict)
+        for source in self._cuts:
+            name = self._names[source][0]
+            given[source.node][source.item] = torch.from_numpy(fed.get(name, values[name]))
+        return given
 
     def heads(self, args: Sequence[Any]) -> dict[str, NDArray[Any]]:
         """Return the values of heads that the file computes of some arguments."""
