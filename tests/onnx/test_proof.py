@@ -207,6 +207,47 @@ def test_folded_normalizations(scale, tmp_path):
     assert report.ok == (scale == 1)
 
 
+@pytest.mark.parametrize("taken", ["max", "min"])
+def test_largest_integers_are_no_indices(taken, tmp_path):
+    """Even if the integers are such that the input has equal numbers there."""
+
+    class Counts(torch.nn.Module):
+        def forward(self, x):
+            return (x > 0).long().max(1).values
+
+    def change(model):
+        if taken == "min":
+            node_of(model, "ReduceMax").op_type = "ReduceMin"
+
+    args = (torch.tensor([[-1.0, -1.0, 1.0, 1.0]]),)
+    report = prove(tmp_path, change, Counts(), args)
+    assert report.ok == (taken == "max"), report
+
+
+def test_another_order_of_the_largest_numbers_has_their_indices(tmp_path):
+    """As torch does not sort them, the file may; but each number stays beside its index."""
+
+    class Largest(torch.nn.Module):
+        def forward(self, x):
+            return x.topk(4, sorted=False)
+
+    def flipped(*positions):
+        def change(model):
+            for position in positions:
+                node, name = node_of(model, "TopK"), model.graph.output[position].name
+                node.output[position] = f"{name}_in_order"
+                model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([3, 2, 1, 0]), f"order_{name}"))
+                inputs = [f"{name}_in_order", f"order_{name}"]
+                model.graph.node.append(oh.make_node("Gather", inputs, [name], axis=1))
+
+        return change
+
+    assert prove(tmp_path, flipped(), Largest(), ARGS).ok
+    assert prove(tmp_path, flipped(0, 1), Largest(), ARGS).ok
+    assert not prove(tmp_path, flipped(0), Largest(), ARGS).ok
+    assert not prove(tmp_path, flipped(1), Largest(), ARGS).ok
+
+
 def test_what_torch_froze_is_a_difference_of_program_and_model(tmp_path):
     class Frozen(torch.nn.Module):
         def forward(self, x):

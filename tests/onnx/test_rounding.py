@@ -207,3 +207,25 @@ def test_single_numbers_have_no_axes():
     expected = np.asarray(number)
     assert count_wrong(np.asarray(np.nextafter(number, np.float32(1))), expected, np.asarray(0.1), expected) == 0
     assert count_wrong(np.asarray(number * np.float32(1.001)), expected, np.asarray(0.1), expected) == 1
+
+
+def test_one_huge_number_hides_nothing_in_a_row():
+    exact = np.linspace(1, 2, 1000)[None]
+    exact[0, 500] = 1e9
+    expected = exact.astype(np.float32)
+    actual = expected.copy()
+    actual[0, 3] *= np.float32(1.0001)
+    assert count_wrong(actual, expected, exact, expected) == 1
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_rounding_of_a_convolution_is_that_of_its_own_channels(transposed, rng):
+    """A depthwise one has a weak channel beside strong ones; its terms are weak."""
+    scales = torch.tensor([1e-3, 1.0, 1e3])[None, :, None, None]
+    input = scales * torch.from_numpy(rng.standard_normal((1, 3, 32, 32)).astype(np.float32))
+    weight = torch.from_numpy(rng.standard_normal((3, 1, 3, 3)).astype(np.float32))
+    convolve = torch.nn.functional.conv_transpose2d if transposed else torch.nn.functional.conv2d
+    exact = convolve(input.double(), weight.double(), groups=3)
+    with rounded_otherwise(0):
+        off = (convolve(input, weight, groups=3) - exact).abs().amax((0, 2, 3)) / exact.abs().amax((0, 2, 3))
+    assert (off < 1e-6).all(), off

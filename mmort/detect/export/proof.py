@@ -82,7 +82,7 @@ def check_optional(artifact: Artifact, args: Arguments) -> None:
     inputs = feeds(session, args[:-1])
     defaults = session.run(None, inputs)
     explicit = session.run(None, inputs | {IMG_SHAPE.name: np.array([[height, width]] * batch, np.int64)})
-    if not all(map(np.array_equal, defaults, explicit)):
+    if not all(np.array_equal(*pair, equal_nan=True) for pair in zip(defaults, explicit, strict=True)):
         raise ValueError(
             "export: without img_shape the file must detect the same as with the size of the input, got differences"
         )

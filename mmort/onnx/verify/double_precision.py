@@ -85,17 +85,23 @@ def _size_of_terms(func: Any, args: Sequence[Any]) -> Tensor:
     Of many terms in order, each sum is rounded, and sums grow.
     """
     if func is _CONVOLUTION:
-        input, weight, transposed = args[0], args[1], args[6]
-        norms = weight.transpose(0, 1).flatten(1).norm(dim=1) if transposed else weight.flatten(1).norm(dim=1)
-        if transposed and args[8] > 1:  # each group has the same output channels of the weight
-            norms = norms.repeat(args[8])
-        norms = norms.reshape(-1, *[1] * (input.ndim - 2))
+        weight, groups = args[1], args[8]
+        terms, size = weight[0].numel(), _size_in_convolution(args[0], weight, args[6], groups)
     else:
         input, weight = args[-2:]
         norms = weight.norm(dim=-2, keepdim=weight.ndim > 2)
-    terms = weight[0].numel() if func is _CONVOLUTION else weight.shape[-2]
-    size: Tensor = input.square().mean().sqrt() * norms * max(1.0, terms**0.5 / BLOCK)
-    return size
+        terms, size = weight.shape[-2], input.square().mean(-1, keepdim=True).sqrt() * norms
+    return size * max(1.0, terms**0.5 / BLOCK)
+
+
+def _size_in_convolution(input: Tensor, weight: Tensor, transposed: bool, groups: int) -> Tensor:
+    """Return how large the terms of a convolution's sums are, for each image and channel of the output."""
+    batch = input if input.ndim == weight.ndim else input[None]
+    powers = batch.square().flatten(2).mean(2).reshape(len(batch), groups, -1)
+    squares = weight.square().flatten(2).sum(2).reshape(groups, -1, weight.shape[1])
+    sums = torch.einsum("ngi,gio->ngo" if transposed else "ngi,goi->ngo", powers, squares)
+    size = sums.flatten(1).sqrt().reshape(len(batch), -1, *[1] * (weight.ndim - 2))
+    return size if input.ndim == weight.ndim else size[0]
 
 
 class _Widening(TorchFunctionMode):

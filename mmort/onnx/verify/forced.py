@@ -30,7 +30,9 @@ from mmort.onnx.verify.rounding import LIMIT, estimated_factors, measured_factor
 _aten = torch.ops.aten
 _ORDERS = _aten.topk, _aten.sort, _aten.argsort
 _SELECTIONS = _aten.argmax, _aten.argmin, _aten.max, _aten.min, _aten.cummax, _aten.cummin
-"""Operators whose integers are indices into their input; of equal numbers they may take any."""
+"""Operators that take elements of their input, and return their indices, too; of equal numbers they may take any."""
+_INDICES = _aten.argsort, _aten.argmax, _aten.argmin
+"""Those that return the indices only."""
 
 
 @dataclass(frozen=True)
@@ -253,7 +255,7 @@ def compare_values(name: str, actual: NDArray[Any], runs: Sequence[Cut], estimat
             np.inf, f"{actual.dtype}{list(actual.shape)}, torch's is {expected.dtype}{list(expected.shape)}"
         )
     floating = expected.dtype.kind == "f"
-    equal = np.array_equal(actual, expected, equal_nan=floating) or _is_permuted(cut, torch.from_numpy(actual))
+    equal = np.array_equal(actual, expected, equal_nan=floating) or _differs_in_ties(cut, torch.from_numpy(actual))
     if not floating or (equal and estimated is not None):
         return (
             compared(0, "") if equal else compared(np.inf, f"{int((actual != expected).sum())} of {actual.size} differ")
@@ -274,18 +276,18 @@ def _measured(actual: NDArray[Any], runs: Sequence[Cut]) -> tuple[NDArray[Any], 
     return measured_factors(actual, *cut, *(numbers for run in further for numbers in run[1:]))
 
 
-def _is_permuted(cut: Cut, actual: Tensor) -> bool:
-    """Return whether the file took other elements of equal numbers than torch, which makes no difference."""
+def _differs_in_ties(cut: Cut, actual: Tensor) -> bool:
+    """Return whether the file took other elements of equal numbers than torch: none of them is the better one."""
     packet = getattr(cut.source.node.target, "overloadpacket", None)
     if packet not in (*_ORDERS, *_SELECTIONS) or not cut.inputs or not isinstance(cut.inputs[0], Tensor):
         return False
     node, source = cut.source.node, cut.inputs[0]
     given = dict(zip(node.kwargs, cut.inputs[len(node.args) :], strict=True))
     arguments = arguments_by_name(node.target, cut.inputs[: len(node.args)], given)
-    axis = arguments.get("dim")
+    axis, is_sorted = arguments.get("dim"), arguments.get("sorted", True)
     axis = -1 if axis is None else axis
-    if actual.is_floating_point():  # the numbers of a selection that is not sorted
-        return not arguments.get("sorted", True) and torch.equal(actual.sort(axis)[0], cut.value.sort(axis)[0])
+    if packet not in _INDICES and cut.source.item != 1:  # the numbers themselves
+        return not is_sorted and torch.equal(actual.sort(axis)[0], cut.value.sort(axis)[0])
     if axis == -1 and arguments.get("dim") is None and packet in _SELECTIONS:
         source, actual_indices, expected = source.flatten(), actual.flatten(), cut.value.flatten()
     elif packet in _SELECTIONS and not arguments.get("keepdim", packet in (_aten.cummax, _aten.cummin)):
@@ -298,6 +300,8 @@ def _is_permuted(cut: Cut, actual: Tensor) -> bool:
     if packet in _ORDERS:
         if (actual.sort(axis)[0].diff(dim=axis) == 0).any():
             return False
-        if not arguments.get("sorted", True):
+        if not is_sorted:
+            if not torch.equal(numbers, cut.given.get(0, numbers)):  # those that the file gives beside
+                return False
             numbers, of_torch = numbers.sort(axis)[0], of_torch.sort(axis)[0]
     return bool(((numbers == of_torch) | (numbers.isnan() & of_torch.isnan())).all())

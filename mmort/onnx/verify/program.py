@@ -26,8 +26,8 @@ _aten = torch.ops.aten
 _COPIES = _aten.clone, _aten.alias, _aten.detach, _aten.lift_fresh_copy
 _VIEWS = _aten.view.default, _aten._unsafe_view.default
 _DISCONTINUOUS = frozenset({
-    *(_aten.atan2, _aten.ceil, _aten.fix, _aten.floor, _aten.floor_divide, _aten.fmod, _aten.remainder, _aten.round),
-    *(_aten.sgn, _aten.sign, _aten.trunc),
+    *(_aten.atan2, _aten.ceil, _aten.fix, _aten.floor, _aten.floor_divide, _aten.fmod, _aten.frac, _aten.hardshrink),
+    *(_aten.heaviside, _aten.remainder, _aten.round, _aten.sgn, _aten.sign, _aten.trunc),
 })  # fmt: skip
 """torch's operators whose result, of floating-point numbers, jumps; others that choose give integers or bools."""
 
@@ -58,6 +58,8 @@ class Cut:
     """The same in float32, rounded otherwise."""
     inputs: Sequence[Value]
     """The arguments of the node, from which `value` was computed."""
+    given: Mapping[int | None, Tensor]
+    """The file's results of the node, by their index."""
 
 
 class Program:
@@ -242,7 +244,7 @@ class _Run:
         self.streams.set(node, value)
         for item in self._given.get(node, ()):
             tensor = _tensor(value)
-            self._compare(Cut(Source(node, item), tensor, tensor, tensor, ()))
+            self._compare(Cut(Source(node, item), tensor, tensor, tensor, (), self._given[node]))
 
     def step(self, node: fx.Node) -> None:
         """Compute a node in all runs, compare it if it is a cut, and free what no later node reads."""
@@ -279,10 +281,11 @@ class _Run:
                 lambda argument: streams.forced[argument] if isinstance(argument, fx.Node) else argument,
                 [*node.args, *node.kwargs.values()],
             )
-            for item, replacement in self._given.pop(node).items():
+            given = self._given.pop(node)
+            for item, replacement in given.items():
                 source = Source(node, item)
                 tensors = [_tensor(source.of(stream)) for stream in (value, exact, rounded)]
-                self._compare(Cut(source, tensors[0], tensors[1], tensors[2], inputs))
+                self._compare(Cut(source, tensors[0], tensors[1], tensors[2], inputs, given))
                 forced, exact, rounded = (_replaced(stream, item, replacement) for stream in (forced, exact, rounded))
         streams.forced[node], streams.exact[node], streams.rounded[node] = forced, exact, rounded
 

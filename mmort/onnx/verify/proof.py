@@ -23,7 +23,7 @@ from mmort.onnx.artifact import Artifact
 from mmort.onnx.portable.forms import Form
 from mmort.onnx.verify.forced import Comparison, ForcedFile, Ran, compare_values
 from mmort.onnx.verify.program import Cut, Program, Source
-from mmort.onnx.verify.provenance import problems
+from mmort.onnx.verify.provenance import MAX_NUMBERS, problems
 from mmort.onnx.verify.report import Report, number_text
 from mmort.onnx.verify.rounding import LIMIT
 from mmort.onnx.verify.sessions import one_line
@@ -182,10 +182,22 @@ class _Runs:
         yield ProofRow("-", CONSTANTS, count, None, "", "; ".join(wrong[:MAX_PROBLEMS]))
 
     def _is_shown(self, name: str) -> bool:
-        """Return whether the smallest inputs would show that a constant was slightly larger."""
+        """Return whether the smallest inputs would show that any number of a constant was slightly larger."""
+        size = next(array.size for constant, array in self._artifact.constants() if constant == name)
+        return size <= MAX_NUMBERS and all(self._is_number_shown(name, index) for index in range(size))
+
+    def _is_number_shown(self, name: str, index: int) -> bool:
+        """Return whether the smallest inputs would show that a number was slightly larger."""
+
+        def change(array: NDArray[Any]) -> NDArray[Any]:
+            changed = array.copy()
+            changed.flat[index] = changed.flat[index] * CHANGE
+            return changed
+
         try:
-            artifact = self._artifact.with_constant(name, lambda array: (array * CHANGE).astype(array.dtype))
-            changed = self._opened(artifact, everywhere=True, own_library=not self._inlined)
+            changed = self._opened(
+                self._artifact.with_constant(name, change), everywhere=True, own_library=not self._inlined
+            )
             ran = _run(changed, self._inputs[0], self._heads_of[0], exact=True)
         except _Refused:
             return True
@@ -301,13 +313,16 @@ def _of_module(
     inputs, compared = shapes_text(args), "torch's program with the model"
     if not outputs:
         return
-    if len(outputs) == len(expected) and all(map(_same, expected, outputs)):
+    if len(outputs) != len(expected):
+        yield ProofRow(inputs, compared, len(outputs), None, "", f"{len(outputs)} outputs, not {len(expected)}")
+        return
+    if all(map(_same, expected, outputs)):
         yield ProofRow(inputs, compared, len(outputs), None, "")
         return
     given: dict[fx.Node, dict[int | None, Any]] = {}
     names: dict[Source, str] = {}
     actual: dict[Source, Any] = {}
-    for (name, source), value in zip(program.outputs, expected, strict=False):
+    for (name, source), value in zip(program.outputs, expected, strict=True):
         if source is not None:
             value = torch.as_tensor(value)
             given.setdefault(source.node, {})[source.item] = value

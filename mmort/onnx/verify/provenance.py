@@ -116,7 +116,7 @@ class _Numbers:
     def have(self, name: str, array: _Array, nodes: Sequence[fx.Node], readers: Collection[str]) -> bool:
         """Return whether a constant is a tensor of the program, or consists of numbers that its nodes compute with."""
         if array.dtype.kind in "iub" and not {"Clip", "Max", "Min"} & set(readers):
-            return True  # sizes and axes: a wrong one changes shapes
+            return True  # sizes, axes, indices: no wrong one is near a right one, so that values show it
         source = self._sources.get(name)
         if source is not None and source.node.op == "call_function":
             return True  # the exporter computed it: a cut
@@ -181,7 +181,7 @@ class _Numbers:
             shift = ((0.0 if bias is None else bias.astype(np.float64)) - mean) * scale
             offset = 0.0 if beta is None else beta.astype(np.float64)
             yield shift + offset, np.abs(shift) + np.abs(offset)
-            yield scale, scale
+            yield scale, np.abs(scale)
             if weight is not None:
                 for axis in range(2):
                     if weight.shape[axis] == scale.size:

@@ -32,6 +32,9 @@ SMALLEST = float(np.finfo(np.float32).tiny)
 MIN_SLICE = 8
 """Numbers that a slice, or a range of magnitudes, must have for its average to say something."""
 
+EXTREME = 8.0
+"""How many times the median is more than what numbers are typically."""
+
 Array = NDArray[Any]
 
 
@@ -39,7 +42,7 @@ def measured_factors(actual: Array, expected: Array, exact: Array, *rounded: Arr
     """Return how many times torch's rounding each number is off, and that rounding in units of the last place.
 
     `exact` are torch's numbers in float64, and `rounded` those in float32 with other rounding.  A factor is infinite
-    for NaN and infinities in other places.  Of the rounding it is the mean over all numbers, at least 1.
+    for NaN and infinities where torch has them in neither.  Of the rounding it is the mean over all numbers, at least 1.
     """
     actual, expected, exact = map(np.atleast_1d, (actual, expected, exact))
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
@@ -48,7 +51,7 @@ def measured_factors(actual: Array, expected: Array, exact: Array, *rounded: Arr
         _clear(rounding, ~np.isfinite(rounding))
         magnitude = _magnitude(exact)
         typical, places = np.maximum(rounding, around(rounding)), last_place(magnitude)
-        growth = max(1.0, float((typical / places).mean())) if exact.size else 1.0
+        growth = _mean(typical / places)
         unit = np.maximum(typical, places)
         factor = _quotient(difference, unit)
         if not (factor <= LIMIT).all():  # what takes longer is seldom needed
@@ -68,6 +71,11 @@ def estimated_factors(actual: Array, expected: Array, growth: float) -> Array:
 def last_place(magnitude: Array) -> Array:
     """Return a unit in the last place of float32, at each number or at the magnitude around it."""
     return np.maximum(EPSILON * np.maximum(magnitude, around(magnitude)), SMALLEST)
+
+
+def _mean(ratios: Array) -> float:
+    """Return the mean, at least 1, without what a few extreme numbers do to it."""
+    return max(1.0, min(float(ratios.mean()), EXTREME * float(np.median(ratios)))) if ratios.size else 1.0
 
 
 def _magnitude(array: Array) -> Array:
@@ -104,13 +112,17 @@ def _clear(array: Array, where: Array) -> None:
 def around(array: Array) -> Array:
     """Return the magnitude around each number: the smallest root mean square of a slice that it is in.
 
-    An axis has a slice for each index, unless that is only a few numbers.  The shape is one that broadcasts.
+    An axis has a slice for each index, unless that is only a few numbers.  Where no axis has, as in a row of numbers,
+    the median limits what a few extreme ones do to it.  The shape is one that broadcasts.
     """
     squares = np.square(array, dtype=np.float64)
     _clear(squares, ~np.isfinite(squares))
     half = (array.ndim + 1) // 2
     groups = [tuple(range(half)), tuple(range(half, array.ndim))]
     scale = np.sqrt(squares.mean(keepdims=True)) if array.size else np.zeros(())
+    present = squares[squares > 0]
+    if present.size and not any(1 < length <= array.size // MIN_SLICE for length in array.shape):
+        scale = np.minimum(scale, EXTREME * np.sqrt(np.median(present)))
     for group, others in (groups, groups[::-1]):
         sums = squares.sum(others, keepdims=True)  # two passes over all numbers instead of one for each axis
         for axis in group:
