@@ -42,7 +42,7 @@ def measured_factors(actual: Array, expected: Array, exact: Array, *rounded: Arr
     """Return how many times torch's rounding each number is off, and that rounding in units of the last place.
 
     `exact` are torch's numbers in float64, and `rounded` those in float32 with other rounding.  A factor is infinite
-    for NaN and infinities where torch has them in neither.  Of the rounding it is the mean over all numbers, at least 1.
+    for NaN and infinities where torch has them in neither.  That rounding is the mean over all numbers, at least 1.
     """
     actual, expected, exact = map(np.atleast_1d, (actual, expected, exact))
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
