@@ -157,9 +157,15 @@ class DetectorConfig:
         return read_steps(self._test_steps)
 
     @property
-    def has_test_time_augmentation(self) -> bool:
-        """Whether MMDetection 3 may detect in several views of an image, of which a file has that of the pipeline."""
-        return bool(self._config.get("tta_model") or self._config.get("tta_pipeline"))
+    def test_time_augmentation(self) -> tuple[str, ...]:
+        """What of MMDetection's test-time augmentation a file has not, which detects in one view, at one scale."""
+        views = []
+        if self._config.get("tta_model") or self._config.get("tta_pipeline"):
+            views.append("test-time augmentation (tta_model): the file detects in one view, at one scale")
+        if self.has_test_pipeline and self.test_pipeline.sizes > 1:
+            size, others = self.test_pipeline.size, self.test_pipeline.sizes - 1
+            views.append(f"{others} more of img_scale: the file is for the first, {size}")
+        return tuple(views)
 
     @property
     def has_test_pipeline(self) -> bool:

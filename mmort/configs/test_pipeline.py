@@ -307,7 +307,9 @@ class TestPipeline:
     steps : tuple of (str, Step)
         Type and entries of the steps that change the image, in their order.
     size : (int, int) or None
-        Width and height that MultiScaleFlipAug gives to its resizing.
+        Width and height that MultiScaleFlipAug gives to its resizing, the first of several.
+    sizes : int
+        How many sizes MultiScaleFlipAug detects at.
     flip : bool
         Whether MultiScaleFlipAug also detects in the mirrored image.
     """
@@ -316,6 +318,7 @@ class TestPipeline:
 
     steps: tuple[tuple[str, Step], ...]
     size: tuple[int, int] | None = None
+    sizes: int = 1
     flip: bool = False
 
 
@@ -338,8 +341,10 @@ def read_steps(pipeline: Any) -> TestPipeline:
             steps.append((kind, step))
     if len(augs) > 1:
         raise ValueError("preprocessing: a test pipeline with two steps MultiScaleFlipAug is not supported")
-    size = size_of("MultiScaleFlipAug", augs[0].img_scale) if augs else None
-    return TestPipeline(tuple(steps), size, any(aug.flip for aug in augs))
+    scale, sizes = (augs[0].img_scale if augs else None), 1
+    if isinstance(scale, (list, tuple)) and scale and all(isinstance(size, (list, tuple)) for size in scale):
+        scale, sizes = scale[0], len({size_of("MultiScaleFlipAug", size) for size in scale})
+    return TestPipeline(tuple(steps), size_of("MultiScaleFlipAug", scale), sizes, any(aug.flip for aug in augs))
 
 
 def _flattened(pipeline: Any, inside: bool) -> Iterator[tuple[str, Step, bool]]:

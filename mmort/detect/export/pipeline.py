@@ -74,6 +74,7 @@ def export_detector(
         elif named_by_config:
             steps.progress("note: the checkpoint names no classes; those of the config's test data set are taken")
         left_out = detector.prepare_for_export(flip=preprocessing.flip)
+        left_out += DetectorConfig(settings).test_time_augmentation
         if DetectorConfig(settings).branch == "detector":
             left_out += ("the tracker, as the file detects in single images",)
         network = TorchNetwork(detector, preprocessing, left_out)
