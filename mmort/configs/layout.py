@@ -157,6 +157,15 @@ class DetectorConfig:
         return read_steps(self._test_steps)
 
     @property
+    def image_channels(self) -> int:
+        """The channels of the images that the backbone takes."""
+        model = self._config.get("model")
+        backbone = model.get("backbone") if isinstance(model, dict) else None
+        entries = backbone if isinstance(backbone, dict) else {}
+        channels = entries.get("in_channels", entries.get("in_chans", 3))
+        return channels if type(channels) is int else 3  # what is no number is refused with the backbone
+
+    @property
     def test_time_augmentation(self) -> tuple[str, ...]:
         """What of MMDetection's test-time augmentation a file has not, which detects in one view, at one scale."""
         views = []
