@@ -5,6 +5,7 @@
 """
 
 from mmort.evaluate.analysis import Analysis, analyze
+from mmort.evaluate.browsing import browse
 from mmort.evaluate.class_selection import select_classes
 from mmort.evaluate.coco import Coco90Dataset, CocoDataset, Objects365V1Dataset
 from mmort.evaluate.coco_metrics import CocoOptions
@@ -53,6 +54,7 @@ __all__ = [
     "YoloDataset",
     "analyze",
     "batch_size_of",
+    "browse",
     "collect",
     "dataset_of",
     "evaluate",
