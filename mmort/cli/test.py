@@ -82,6 +82,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--metrics-json", metavar="FILE", help="write the figures of --eval as JSON")
     parser.add_argument("--batch-size", type=at_least(1), help="images that run together (default: the config's, or 1)")
+    parser.add_argument(
+        "--tta",
+        action="store_true",
+        help="merge the detections in several views of each image: tta_pipeline and tta_model of a config of "
+        "MMDetection 3, or the image and its mirror image",
+    )
     engines.add_arguments(parser)
 
 
@@ -108,6 +114,7 @@ def run(arguments: argparse.Namespace) -> str | None:
         classes=arguments.classes,
         metrics_json=arguments.metrics_json,
         batch_size=arguments.batch_size,
+        tta=arguments.tta,
     )
     if arguments.format_only and not SUBMISSION_OPTIONS.keys() & of_metrics.keys():
         raise UsageError(
@@ -155,6 +162,8 @@ def _check(arguments: argparse.Namespace) -> None:
         )
     if arguments.eval and arguments.format_only:
         raise UsageError("--eval and --format-only exclude each other")
+    if arguments.tta and (arguments.config is None or _is_saved(arguments.model) or arguments.engine == "ray"):
+        raise UsageError("--tta is for a CONFIG and a detector that runs on this machine")
     if _is_saved(arguments.model) and (arguments.backend != "onnxruntime" or arguments.texts):
         raise UsageError("--backend and --texts are for a detector; MODEL is a file of its results")
     is_yolo = (arguments.ann or "").endswith((".yaml", ".yml"))

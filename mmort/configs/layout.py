@@ -154,7 +154,7 @@ class DetectorConfig:
         """
         if not self.has_test_pipeline:
             raise ValueError("preprocessing: the config has no test pipeline")
-        return read_steps(self._test_steps)
+        return read_steps(self.test_steps)
 
     @property
     def image_channels(self) -> int:
@@ -179,11 +179,11 @@ class DetectorConfig:
     @property
     def has_test_pipeline(self) -> bool:
         """Whether there is one."""
-        return bool(self._test_steps)
+        return bool(self.test_steps)
 
     @cached_property
-    def _test_steps(self) -> Any:
-        """The test pipeline's config."""
+    def test_steps(self) -> Any:
+        """The test pipeline's config, or None."""
         data_set: Any = self._test_data or {}
         while isinstance(data_set, list) or "pipeline" not in data_set:  # data sets that repeat or concatenate others
             data_set = (

@@ -266,7 +266,7 @@ class Preprocessing:
         """The channels of images and inputs."""
         return len(self.mean)
 
-    def __call__(self, image: NDArray[Any] | str | os.PathLike[str]) -> Prepared:
+    def __call__(self, image: NDArray[Any] | str | os.PathLike[str], mirrored: bool = False) -> Prepared:
         """Preprocess an image; resizing it, or reading a file, needs OpenCV (or `resize_backend`).
 
         Parameters
@@ -275,6 +275,8 @@ class Preprocessing:
             Blue, green, red, as OpenCV reads files.  Grey arrays, (H, W) or (H, W, 1), and those with alpha, (H, W, 4),
             are taken as files are: grey is repeated, and alpha is left out.  With another `color_type`, arrays are as
             `mmort.images.as_channels` takes them.
+        mirrored : bool, default False
+            Exchange left and right when the image is resized.
 
         Raises
         ------
@@ -292,7 +294,7 @@ class Preprocessing:
         size = self.resized_size(width, height)
         pixels: NDArray[Any] = image.astype(np.float32) if self.to_float32 else image
         resized = resize(pixels, *size, self.resize_backend, self.interpolation)
-        return self.finish(resized, (height, width))
+        return self.finish(resized[:, ::-1] if mirrored else resized, (height, width))
 
     def resized_size(self, width: int, height: int) -> tuple[int, int]:
         """Return the width and height to which an image of the given width and height is resized."""

@@ -16,6 +16,7 @@ from mmort._files.outputs import require_new, require_output, write_output
 from mmort.detections.detections import Detections
 from mmort.detections.drawing import draw_beside
 from mmort.evaluate.analysis import analyze, write_report
+from mmort.evaluate.augmented_views import AugmentedViews
 from mmort.evaluate.class_selection import select_classes
 from mmort.evaluate.configured import batch_size_of, metric_options
 from mmort.evaluate.dataset import Dataset, Metrics, SubmissionDataset
@@ -87,6 +88,8 @@ class TestOptions:
         Write the figures to this file.
     batch_size : int, optional
         Images that run together.  Default: the config's, or 1.
+    tta : bool, default False
+        Merge the detections in several views of each image, as ``test.py --tta`` of MMDetection 3 does.
     """
 
     metrics: Sequence[str] = ()
@@ -100,6 +103,7 @@ class TestOptions:
     classes: Sequence[str] | None = None
     metrics_json: str | os.PathLike[str] | None = None
     batch_size: int | None = None
+    tta: bool = False
 
     def __post_init__(self) -> None:
         if self.output is not None and not os.fspath(self.output).endswith((".pkl", ".pickle")):
@@ -193,6 +197,9 @@ def test(
     of_metrics, submission = _metric_options(dataset, config, options)
     if options.report is not None:
         _require_objects(dataset)
+    if options.tta and (config is None or predict is not None):
+        raise ValueError("test: tta needs a config, which has the views, and runs on this machine")
+    views = AugmentedViews.from_config(config) if options.tta and config is not None else None
     masks = True if options.output or submission or (options.report and network.has_masks) else None
     evaluation = Evaluation(dataset, options.metrics, masks=masks, **of_metrics)
     predictor = Predictor(
@@ -202,7 +209,8 @@ def test(
         score_threshold=0,
     )
     batch_size = batch_size_of(config or {}) if options.batch_size is None else options.batch_size
-    run: Predict = partial(predict or Predictor.predict, predictor, batch_size=batch_size)
+    run_predictor = predict or (Predictor.predict if views is None else views.predict)
+    run: Predict = partial(run_predictor, predictor, batch_size=batch_size)
     if options.classes is not None:
         run = select_classes(run, network.classes or (), options.classes)
     not_drawn: list[str] = []
@@ -257,6 +265,8 @@ def score_results(
     1.00
     """
     options = TestOptions() if options is None else options
+    if options.tta:
+        raise ValueError("test: tta needs a detector")
     if "PQ" in options.metrics:
         raise ValueError("test: PQ needs a detector: segments are not read from saved results")
     of_metrics, submission = _metric_options(dataset, config, options)

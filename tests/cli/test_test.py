@@ -291,6 +291,30 @@ def test_show_dir(tmp_path):
         assert 0.01 < (truth != detections).mean() < 0.5
 
 
+def test_tta(first, tmp_path):
+    """A detector that finds the same box in each view finds two in an image."""
+    annotations = json.loads(first.read_text())
+    annotations["categories"] = [{"id": number, "name": name} for number, name in enumerate("ab")]
+    annotations["annotations"] = []
+    (tmp_path / "a.json").write_text(json.dumps(annotations))
+    steps = [{"type": "LoadImageFromFile"}, {"type": "Resize", "scale": (32, 16), "keep_ratio": True}]
+    data_set = {"type": "CocoDataset", "ann_file": "a.json", "pipeline": [*steps, {"type": "PackDetInputs"}]}
+    config = {"model": {"data_preprocessor": {"pad_size_divisor": 16}}, "test_dataloader": {"dataset": data_set}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    model = tiny_detector.write(tmp_path / "tiny.onnx", metadata={"classes": '["a", "b"]'})
+    out = tmp_path / "r.pkl"
+    command = "test", tmp_path / "config.json", model, "--ann", tmp_path / "a.json", *DATA[2:], "--out", out, "--force"
+    counts = []
+    for option in ((), ("--tta",)):
+        code, _, err = run(*command, *option)
+        assert code == 0, err
+        (boxes,) = pickle.loads(out.read_bytes())
+        counts.append(list(map(len, boxes)))
+    assert counts == [[0, 1], [0, 2]]
+    message = "--tta is for a CONFIG and a detector that runs on this machine"
+    assert message in misused("test", model, "--ann", tmp_path / "a.json", *DATA[2:], "--out", out, "--tta")
+
+
 def test_report(tmp_path):
     report = tmp_path / "report.html"
     assert printed(*COMMAND, "--report", report) == f"wrote {report}\n"
