@@ -30,6 +30,9 @@ class ImageObjects:
         Those of `ignored` that are regions of many objects.
     rotated_boxes : ndarray of float32, (N, 5), optional
         Of data sets of rotated boxes, which `boxes` then lie around.
+    judged : frozenset of int, optional
+        The labels whose objects are all annotated in this image.  A detection of another that finds no object is
+        neither right nor wrong, as in LVIS.  By default all labels.
     decode_masks : callable, optional
         From height and width to the masks, each (H, W) of bool.
     """
@@ -39,6 +42,7 @@ class ImageObjects:
     ignored: NDArray[np.bool_]
     crowds: NDArray[np.bool_]
     rotated_boxes: NDArray[np.float32] | None = None
+    judged: frozenset[int] | None = None
     decode_masks: Callable[[int, int], list[NDArray[np.bool_]]] | None = None
 
     @classmethod

@@ -21,7 +21,7 @@ class Kind(IntEnum):
     RIGHT = 0
     """It found an object of its class."""
     IGNORED = 1
-    """It lies on a crowd or a difficult object of its class: neither right nor wrong."""
+    """It lies on a crowd or a difficult object of its class, or is of a class by which the image is not judged."""
     BOX = 2
     """It overlaps an object of its class, but less than the threshold."""
     CLASS = 3
@@ -69,11 +69,13 @@ def image_errors(result: ImageResult, objects: ImageObjects, iou_threshold: floa
         if (candidates := reaching[index] & free).any():
             matches[index] = np.where(candidates, overlaps[index], -1).argmax()
             free[matches[index]] = False
-    on_ignored = (of_class & ~counted & (overlaps >= iou_threshold)).any(axis=1)
+    ignored = (of_class & ~counted & (overlaps >= iou_threshold)).any(axis=1)
+    if objects.judged is not None:
+        ignored |= ~np.isin(result.labels, list(objects.judged))
     same, other = (_largest(overlaps, mask & counted) for mask in (of_class, ~of_class))
     conditions = {
         Kind.RIGHT: matches >= 0,
-        Kind.IGNORED: on_ignored,
+        Kind.IGNORED: ignored,
         Kind.BOX: (same >= MIN_OVERLAP) & (same < iou_threshold),
         Kind.CLASS: other >= iou_threshold,
         Kind.DUPLICATE: same >= iou_threshold,
