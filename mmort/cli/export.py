@@ -79,8 +79,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--verify",
         action=argparse.BooleanOptionalAction,
-        help="also compare on --test-img, and print the tables; --no-verify: compare nothing, and write a file whose "
-        "metadata says that it is not verified",
+        help="compare on --test-img, too; --no-verify: compare nothing, and write a file whose metadata says that it "
+        "is not verified",
     )
     parser.add_argument(
         "--no-flip",

@@ -29,7 +29,7 @@ class Artifact:
     Parameters
     ----------
     model : onnx.ModelProto
-        Of a model above 2 GB the tensors are in files.
+        Large tensors may be in files.
     directory : Path
         Where these files are.
     libraries : sequence of paths, optional
@@ -51,6 +51,27 @@ class Artifact:
     def array(self, tensor: onnx.TensorProto) -> NDArray[Any]:
         """Return the numbers of a tensor."""
         return onnx.numpy_helper.to_array(tensor, os.fspath(self.directory))
+
+    def save(self, path: Path) -> None:
+        """Write the model in the directory of its tensors; they move into it, unless it would have 2 GB or more."""
+        tensor_files = self.files()
+        if self.model.ByteSize() + sum(file.stat().st_size for file in tensor_files) < onnx.checker.MAXIMUM_PROTOBUF:
+            for tensor in self._tensors_in_files():
+                onnx.external_data_helper.load_external_data_for_tensor(tensor, os.fspath(self.directory))
+                tensor.ClearField("data_location")
+            for file in tensor_files:
+                file.unlink()
+        path.write_bytes(self.model.SerializeToString())
+
+    def files(self) -> set[Path]:
+        """Return the files that have tensors of the model."""
+        infos = map(onnx.external_data_helper.ExternalDataInfo, self._tensors_in_files())
+        return {self.directory / info.location for info in infos}
+
+    def _tensors_in_files(self) -> list[onnx.TensorProto]:
+        """Return the tensors that are in files."""
+        tensors = onnx.external_data_helper._get_all_tensors(self.model)
+        return [tensor for tensor in tensors if onnx.external_data_helper.uses_external_data(tensor)]
 
     def with_constant(self, name: str, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Artifact:
         """Return a copy with another value of a constant."""
@@ -98,7 +119,7 @@ class Artifact:
         del graph.value_info[:]
         graph.value_info.extend(kept)
         graph.input.extend(inputs)
-        if not any(map(onnx.external_data_helper.uses_external_data, graph.initializer)):
+        if not self._tensors_in_files():
             return open_session(model, self.libraries, own_library)
         path = self.directory / f"{uuid.uuid4().hex}.onnx"  # beside the tensors
         try:

@@ -200,10 +200,11 @@ def test_simplified(tmp_path):
     path = tmp_path / "pool.onnx"
 
     def model(x):
-        return mmort.torch.corner_pool(x + torch.zeros(3) * 1, "left")
+        return mmort.torch.corner_pool(x + torch.arange(72.0).reshape(1, 2, 6, 6), "left")
 
-    mmort.onnx.export(model, (torch.randn(1, 2, 4, 3),), path, simplify=True)
+    mmort.onnx.export(model, (torch.randn(1, 2, 6, 6),), path, simplify=True)
     assert ("mmcv", "MMCVCornerPool") in nodes(path)
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
 def test_simplify_without_onnxslim(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import onnx
+import onnx.external_data_helper
 import onnx.helper as oh
 import pytest
 import torch
@@ -29,6 +30,7 @@ def draft_of(module, args, path, change=lambda model: None, **options):
     """Return the draft of a module's file, changed."""
     with Draft(module, args, path, Options(**options)) as draft:
         draft.trace()
+        onnx.external_data_helper.load_external_data_for_model(draft.artifact.model, str(draft.artifact.directory))
         change(draft.artifact.model)
         draft.accept(None)
     return draft

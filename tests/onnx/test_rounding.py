@@ -6,7 +6,7 @@ import torch
 
 from mmort.onnx.verify import double_precision, rounding
 from mmort.onnx.verify.double_precision import in_float64, rounded_otherwise
-from mmort.onnx.verify.rounding import EPSILON, LIMIT, factors
+from mmort.onnx.verify.rounding import EPSILON, LIMIT, measured_factors
 
 
 def arrays(rng, scale=1.0, noise=1e-6, shape=(2, 8, 20, 30)):
@@ -16,6 +16,10 @@ def arrays(rng, scale=1.0, noise=1e-6, shape=(2, 8, 20, 30)):
         (exact + noise * scale * rng.standard_normal(shape)).astype(np.float32) for _ in range(3)
     )
     return actual, expected, exact, rounded
+
+
+def factors(*runs):
+    return measured_factors(*runs)[0]
 
 
 def count_wrong(*runs):
@@ -196,3 +200,10 @@ def test_no_slice_of_few_numbers_counts(monkeypatch):
     assert np.broadcast_to(rounding.around(array), array.shape)[2, 0] > 0.5
     monkeypatch.setattr(rounding, "MIN_SLICE", 3)
     assert np.broadcast_to(rounding.around(array), array.shape)[2, 0] == 0
+
+
+def test_single_numbers_have_no_axes():
+    number = np.float32(0.1)
+    expected = np.asarray(number)
+    assert count_wrong(np.asarray(np.nextafter(number, np.float32(1))), expected, np.asarray(0.1), expected) == 0
+    assert count_wrong(np.asarray(number * np.float32(1.001)), expected, np.asarray(0.1), expected) == 1

@@ -117,7 +117,7 @@ class Examples:
             # A small example may freeze what only larger inputs have, such as more boxes than nms_pre.
             min_side, factors = 64, (0.5, 2)
         else:  # small inputs, as all values are compared there
-            min_side, factors = 96, (0.15, 0.25)
+            min_side, factors = 96, (0.15, 0.2)
         short, long = (
             [self.rounded(max(min_side, side * factor)) for factor in factors] for side in sorted((height, width))
         )

@@ -64,9 +64,9 @@ class ExportOptions:
     portable : bool or {"functions", "inlined"}, default False
         As for `mmort.onnx.export`.
     verify : bool, optional
-        True: print the tables, and also compare on `test_img`.  In a file for all sizes, that is on `test_img` or else
-        `input_img` and on its mirror image, at 1.5 times the example's size.  False: compare nothing, and write an
-        unproven file, whose metadata has ``verified``: ``false``.
+        True: compare on `test_img`, too.  In a file for all sizes, that is on `test_img` or else `input_img` and on its
+        mirror image, at 1.5 times the example's size.  False: compare nothing, and write an unproven file, whose
+        metadata has ``verified``: ``false``.
     show : bool, default False
         Print the graph and the detections in `test_img`, and write an image of them beside the file, with the suffix
         ``.png``; with a display, open it.

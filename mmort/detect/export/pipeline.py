@@ -28,7 +28,7 @@ from mmort.detect.export.exported_detector import Exported, ExportedWithProposal
 from mmort.detect.export.open_vocabulary import OpenVocabulary
 from mmort.detect.export.options import ExportOptions, PathLike
 from mmort.detect.export.progress import Steps, muted
-from mmort.detect.export.proof import check_optional, noisy_views
+from mmort.detect.export.proof import EndToEnd, check_optional, noisy_views
 from mmort.detect.loading import build, load_trained
 from mmort.detect.network import TorchNetwork
 from mmort.images import Image, as_channels
@@ -164,6 +164,7 @@ class _Export:
         self.traced = self.module if options.skip_postprocess else head_outputs.WithHeads(self.module, detector)
         self.draft: Draft | None = None
         """The file in the making, once it is traced."""
+        self.matches = EndToEnd()
         image = _input_image(options.input_img, images[0], preprocessing)
         self.test_image = _input_image(options.test_img or options.input_img, images[1], preprocessing)
         self.shown_image = images[1]
@@ -215,8 +216,10 @@ class _Export:
             with self.vocabulary.written(output_file, options, self.steps.begin):
                 report = self._accepted(output_file, settings)
         self.steps.end()
-        if options.verify:
+        if options.verify is not False:
             self.steps.progress(str(report))
+            if str(self.matches):
+                self.steps.progress(str(self.matches))
         if options.show:
             self._show(output_file)
         unproven = ", NOT VERIFIED: it has not been compared with torch" if options.verify is False else ""
@@ -305,7 +308,9 @@ class _Export:
         if options.skip_postprocess:
             return draft.prove(inputs, begin=self.steps.begin)
         noisy = noisy_views(inputs)
-        report = draft.prove(inputs, heads=head_outputs.among(draft.output_names), noisy=noisy, begin=self.steps.begin)
+        heads = head_outputs.among(draft.output_names)
+        begin, matches = self.steps.begin, self.matches
+        report = draft.prove(inputs, heads=heads, noisy=noisy, begin=begin, end_to_end=matches)
         if report.ok:
             check_optional(draft.artifact, min(inputs, key=lambda args: args[0].numel()))
         return report

@@ -1,18 +1,22 @@
-"""The proof of a detector's file: which of its values are heads, and which inputs show most of a detector."""
+"""The proof of a detector's file: which inputs show most of it, and which detections it has in common with torch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from mmort.contract.tasks import IMG_SHAPE
+from mmort.detections.matching import Tolerances
 from mmort.onnx.artifact import Artifact
+from mmort.onnx.verify import detections
 from mmort.onnx.verify.proof import Noisy
 from mmort.onnx.verify.sessions import feeds
-from mmort.onnx.verify.values import index_of_smallest
+from mmort.onnx.verify.values import Outputs, index_of_smallest, shapes_text
 
 Arguments = tuple[Tensor, ...]
 
@@ -46,6 +50,29 @@ def _with_noise(image: Tensor, seed: int) -> Tensor:
     """Return an image with noise: some channels of a network answer to no part of a photo."""
     noise = torch.randn(image.shape, generator=torch.Generator().manual_seed(seed))
     return image + noise * image.std()
+
+
+class EndToEnd:
+    """Detections of a file that torch has, too, from end to end: information, as rounding may decide them."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+
+    def __call__(
+        self, args: Arguments, outputs: Mapping[str, NDArray[Any]], expected: Mapping[str, torch.Tensor]
+    ) -> None:
+        """Match the detections of a run."""
+        actual, of_torch = list(outputs.values()), [expected[name].numpy() for name in outputs]
+        compared = Outputs(shapes_text(args[:1]), list(outputs), actual, of_torch, Tolerances())
+        rows = [row for row in detections.compare(compared) or () if isinstance(row, detections.DetectionRow)]
+        if rows:
+            matched, total = (sum(getattr(row, name) for row in rows) for name in ("matched", "detections"))
+            self._texts.append(f"{matched} of {total} at {compared.inputs}")
+
+    def __str__(self) -> str:
+        """Return the line that says how many match; an empty one if there are no detections."""
+        texts = ", ".join(self._texts)
+        return f"detections that match from end to end, which rounding may decide: {texts}" if texts else ""
 
 
 def check_optional(artifact: Artifact, args: Arguments) -> None:

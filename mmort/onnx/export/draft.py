@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from inspect import Parameter, Signature
@@ -36,7 +36,7 @@ from mmort.onnx.portable.forms import FORMS, Form
 from mmort.onnx.verify.comparators import compare, run_in_torch
 from mmort.onnx.verify.numbers import refusal
 from mmort.onnx.verify.program import Program
-from mmort.onnx.verify.proof import Noisy, prove
+from mmort.onnx.verify.proof import prove
 from mmort.onnx.verify.report import Report, Row, VerificationError
 from mmort.onnx.verify.values import leaves, shapes_text
 
@@ -120,27 +120,15 @@ class Draft:
     def prove(
         self,
         checks: Sequence[tuple[Any, ...]] | None = None,
-        *,
-        heads: Collection[str] = (),
-        noisy: Sequence[Noisy] = (),
-        begin: Callable[[str], None] = lambda text: None,
+        **further: Any,
     ) -> Report:
-        """Prove the draft for some arguments, by default all inputs of the options; `prove` explains the others.
+        """Prove the draft for some arguments, by default all inputs of the options, with `further` ones of `prove`.
 
         Where there is no program, and where the options have tolerances, outputs are compared instead.
         """
         checks, module, options = self._checks if checks is None else checks, self._example.module, self.options
         if self.program is not None and options.rtol is None and options.atol is None:
-            return prove(
-                self.artifact,
-                self.program,
-                module,
-                checks,
-                heads=heads,
-                noisy=noisy,
-                portable=options.portable,
-                begin=begin,
-            )
+            return prove(self.artifact, self.program, module, checks, portable=options.portable, **further)
         self.artifact.model.metadata_props.add(key=VERIFIED, value=BY_TOLERANCE)
         # Before a session is open: both would hold the memory of a run at once.
         references = [expected_outputs(module, values) for values in checks]
@@ -163,7 +151,7 @@ class Draft:
                 *_causes(self._example, self._checks, comparison, self._traced.hints, self.options),
             ]
             raise VerificationError(_explanation(self.path, causes, comparison), comparison)
-        self._file.write_bytes(self.artifact.model.SerializeToString())
+        self.artifact.save(self._file)
         return comparison
 
 
@@ -241,8 +229,7 @@ def _check_and_complete(example: Example, artifact: Artifact, draft: Path, optio
     _check_inputs(artifact.model, example)
     _check_opset(artifact.model, options)
     if options.simplify:
-        _simplify(draft)
-        artifact.model = files.load(draft)
+        _simplify(artifact, draft)
     frozen = frozen_axes(artifact.model, example.axes)
     if options.portable:
         _make_portable(artifact.model, options.portable)
@@ -270,13 +257,17 @@ def _check_opset(model: onnx.ModelProto, options: Options) -> None:
         )
 
 
-def _simplify(draft: Path) -> None:
-    """Let onnxslim rewrite the draft."""
+def _simplify(artifact: Artifact, draft: Path) -> None:
+    """Let onnxslim rewrite the draft, which contains its tensors then if they fit."""
     try:
         import onnxslim
     except ModuleNotFoundError:
         raise ImportError("export: simplify needs onnxslim: pip install onnxslim") from None
+    before = artifact.files()
     onnxslim.slim(os.fspath(draft), os.fspath(draft))
+    artifact.model = files.load(draft)
+    for file in before - artifact.files():
+        file.unlink()
 
 
 def _make_portable(model: onnx.ModelProto, portable: bool | Form) -> None:

@@ -92,7 +92,7 @@ def dynamo(example: Example, draft: Path, options: Options) -> Traced:
             custom_translation_table=translation_table(options.mmcv_nodes, options.operators),
         )
         assert program is not None  # as dynamo=True
-        program.save(draft)
+        program.save(draft, external_data=True)  # weights stay in a file until the draft is accepted
     return Traced(program.exported_program)
 
 

@@ -25,7 +25,7 @@ from torch import Tensor, fx
 from mmort.onnx.artifact import COMPUTED, Artifact
 from mmort.onnx.verify.operator_calls import arguments_by_name
 from mmort.onnx.verify.program import Cut, Program, Source
-from mmort.onnx.verify.rounding import LIMIT, estimated_factors, factors, growth
+from mmort.onnx.verify.rounding import LIMIT, estimated_factors, measured_factors
 
 _aten = torch.ops.aten
 _ORDERS = _aten.topk, _aten.sort, _aten.argsort
@@ -45,6 +45,21 @@ class Comparison:
     factor: float
     """How many times torch's rounding the worst number is off; 0 for integers and bools."""
     problem: str
+    growth: float = 1.0
+    """Torch's rounding in units of the last place, if it was measured."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A run of a file and its program."""
+
+    comparisons: list[Comparison]
+    heads: dict[str, NDArray[Any]]
+    """The file's values of heads."""
+    outputs: dict[str, NDArray[Any]]
+    """The file's outputs."""
+    expected: list[Any]
+    """The program's outputs from end to end, if the run was `plain`."""
 
 
 class ForcedFile:
@@ -74,7 +89,7 @@ class ForcedFile:
     ) -> None:
         self.program = program
         graph = artifact.model.graph
-        outputs = [value.name for value in graph.output]
+        self._outputs = outputs = [value.name for value in graph.output]
         self._constants = {  # of these the exporter computed some
             tensor.name: artifact.array(tensor).copy()  # torch takes none that is read-only
             for tensor in graph.initializer
@@ -129,7 +144,7 @@ class ForcedFile:
         *,
         exact: bool,
         plain: bool = False,
-    ) -> tuple[list[Comparison], list[Any], dict[str, NDArray[Any]]]:
+    ) -> Ran:
         """Run the file and the program.
 
         Parameters
@@ -143,42 +158,28 @@ class ForcedFile:
             numbers are off by more, it is measured.
         plain : bool, default False
             Whether to run the program from end to end, too.
-
-        Returns
-        -------
-        list of Comparison
-        list
-            The program's outputs from end to end, if `plain`.
-        dict
-            The file's values of heads.
         """
-        tensors = [leaf for leaf in torch.utils._pytree.tree_leaves(tuple(args)) if isinstance(leaf, Tensor)]
-        feeds = dict(zip(self._inputs, (tensor.numpy() for tensor in tensors), strict=False))
-        outputs = [value.name for value in self._session.get_outputs()]
-        results = self._session.run(None, feeds | {name: (fed or {})[name] for name in self._fed})
-        values = {name.removesuffix(COMPUTED): value for name, value in zip(outputs, results, strict=True)}
-        values |= self._constants
-        given: dict[fx.Node, dict[int | None, Tensor]] = defaultdict(dict)
-        for source in self._cuts:
-            name = self._names[source][0]
-            given[source.node][source.item] = torch.from_numpy((fed or values).get(name, values[name]))
+        values = self._values(args, fed or {})
+        heads, outputs = ({name: values[name] for name in names} for names in (self._heads, self._outputs))
         comparisons: dict[str, Comparison] = {}
         runs = defaultdict[str, list[Cut]](list)
 
         def estimate(cut: Cut) -> None:
             for name in self._names[cut.source]:
-                comparisons[name] = compare_values(name, values[name], [cut], self._growth.get(name, 1.0))
+                comparisons[name] = compare_values(name, values.pop(name), [cut], self._growth.get(name, 1.0))
 
         def compare(cut: Cut) -> None:
             for name in self._names[cut.source]:
+                actual = values.pop(name)  # all values at once are much memory
                 if name not in comparisons or comparisons[name].problem:
-                    runs[name].append(cut)
-                    comparisons[name] = compare_values(name, values[name], runs[name])
-                if exact and cut.value.is_floating_point():
-                    numbers = (tensor.detach().numpy() for tensor in (cut.value, cut.exact, cut.rounded))
-                    self._growth[name] = growth(*numbers)
+                    comparisons[name] = compare_values(name, actual, [*runs[name], cut])
+                    if comparisons[name].problem:
+                        runs[name].append(cut)  # further runs judge it with this one
+                    if exact:
+                        self._growth[name] = comparisons[name].growth
 
         try:
+            given = self._given(values, fed or {})
             if exact:
                 ends = self.program.run(args, given, compare, exact=True, plain=plain)
             else:
@@ -186,12 +187,37 @@ class ForcedFile:
             for seed in range(1, 1 + FURTHER_RUNS):
                 problems = [comparison for comparison in comparisons.values() if comparison.problem]
                 if problems and all(comparison.factor < np.inf for comparison in problems):
-                    self.program.run(args, given, compare, seed=seed)
+                    values = self._values(args, fed or {})
+                    self.program.run(args, self._given(values, fed or {}), compare, seed=seed)
         except Exception:
             if not any(comparison.problem for comparison in comparisons.values()):
                 raise
             ends = []  # after a wrong choice the program may fail
-        return list(comparisons.values()), ends, {name: values[name] for name in self._heads}
+        return Ran(list(comparisons.values()), heads, outputs, ends)
+
+    def _given(
+        self, values: Mapping[str, NDArray[Any]], fed: Mapping[str, NDArray[Any]]
+    ) -> dict[fx.Node, dict[int | None, Tensor]]:
+        """Return the values at cuts as the program takes them, those that were fed instead of the file's."""
+        given: dict[fx.Node, dict[int | None, Tensor]] = defaultdict(dict)
+        for source in self._cuts:
+            name = self._names[source][0]
+            given[source.node][source.item] = torch.from_numpy(fed.get(name, values[name]))
+        return given
+
+    def heads(self, args: Sequence[Any]) -> dict[str, NDArray[Any]]:
+        """Return the values of heads that the file computes of some arguments."""
+        values = self._values(args, {})
+        return {name: values[name] for name in self._heads}
+
+    def _values(self, args: Sequence[Any], fed: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Run the file; return its values at all cuts, by name."""
+        tensors = [leaf for leaf in torch.utils._pytree.tree_leaves(tuple(args)) if isinstance(leaf, Tensor)]
+        feeds = dict(zip(self._inputs, (tensor.numpy() for tensor in tensors), strict=False))
+        outputs = [value.name for value in self._session.get_outputs()]
+        results = self._session.run(None, feeds | {name: fed[name] for name in self._fed})
+        values = {name.removesuffix(COMPUTED): value for name, value in zip(outputs, results, strict=True)}
+        return values | self._constants
 
 
 FURTHER_RUNS = 3
@@ -219,28 +245,33 @@ def compare_values(name: str, actual: NDArray[Any], runs: Sequence[Cut], estimat
     expected = cut.value.detach().numpy()
     operator = str(getattr(cut.source.node.target, "overloadpacket", cut.source.node.target)).replace("aten.", "")
 
-    def compared(factor: float, problem: str) -> Comparison:
-        return Comparison(name, operator, actual.size, factor, problem)
+    def compared(factor: float, problem: str, growth: float = 1.0) -> Comparison:
+        return Comparison(name, operator, actual.size, factor, problem, growth)
 
     if actual.dtype != expected.dtype or actual.shape != expected.shape:
         return compared(
             np.inf, f"{actual.dtype}{list(actual.shape)}, torch's is {expected.dtype}{list(expected.shape)}"
         )
-    if np.array_equal(actual, expected, equal_nan=expected.dtype.kind == "f"):
-        return compared(0, "")
-    if _is_permuted(cut, torch.from_numpy(actual)):
-        return compared(0, "")
-    if expected.dtype.kind != "f":
-        return compared(np.inf, f"{int((actual != expected).sum())} of {actual.size} differ")
-    off = estimated_factors(actual, expected, estimated) if estimated is not None else _measured(actual, runs)
+    floating = expected.dtype.kind == "f"
+    equal = np.array_equal(actual, expected, equal_nan=floating) or _is_permuted(cut, torch.from_numpy(actual))
+    if not floating or (equal and estimated is not None):
+        return (
+            compared(0, "") if equal else compared(np.inf, f"{int((actual != expected).sum())} of {actual.size} differ")
+        )
+    if estimated is not None:
+        off, growth = estimated_factors(actual, expected, estimated), estimated
+    else:
+        off, growth = _measured(actual, runs)
+    if equal:
+        return compared(0, "", growth)
     wrong = int((off > LIMIT).sum())
-    return compared(float(off.max(initial=0)), f"{wrong} of {actual.size} numbers" if wrong else "")
+    return compared(float(off.max(initial=0)), f"{wrong} of {actual.size} numbers" if wrong else "", growth)
 
 
-def _measured(actual: NDArray[Any], runs: Sequence[Cut]) -> NDArray[Any]:
-    """Return by how many times torch's rounding in some runs numbers are off."""
+def _measured(actual: NDArray[Any], runs: Sequence[Cut]) -> tuple[NDArray[Any], float]:
+    """Return by how many times torch's rounding in some runs numbers are off, and that rounding."""
     cut, *further = ([tensor.detach().numpy() for tensor in (run.value, run.exact, run.rounded)] for run in runs)
-    return factors(actual, *cut, *(numbers for run in further for numbers in run[1:]))
+    return measured_factors(actual, *cut, *(numbers for run in further for numbers in run[1:]))
 
 
 def _is_permuted(cut: Cut, actual: Tensor) -> bool:

@@ -152,7 +152,7 @@ class Program:
     def run(
         self,
         args: Sequence[Any],
-        given: Mapping[fx.Node, Mapping[int | None, Tensor]],
+        given: dict[fx.Node, dict[int | None, Tensor]],
         compare: Callable[[Cut], None],
         *,
         exact: bool = False,
@@ -167,7 +167,8 @@ class Program:
         args : sequence
             The arguments, as of the module.
         given : dict
-            For each node that is a cut, the values to go on with, by their index.
+            For each node that is a cut, the values to go on with, by their index.  A node's are removed when it is
+            computed.
         compare : callable
             Is handed each cut.
         exact : bool, default False
@@ -223,7 +224,7 @@ class _Run:
     def __init__(
         self,
         program: Program,
-        given: Mapping[fx.Node, Mapping[int | None, Tensor]],
+        given: dict[fx.Node, dict[int | None, Tensor]],
         compare: Callable[[Cut], None],
         exact: bool,
         rounded: bool,
@@ -278,7 +279,7 @@ class _Run:
                 lambda argument: streams.forced[argument] if isinstance(argument, fx.Node) else argument,
                 [*node.args, *node.kwargs.values()],
             )
-            for item, replacement in self._given[node].items():
+            for item, replacement in self._given.pop(node).items():
                 source = Source(node, item)
                 tensors = [_tensor(source.of(stream)) for stream in (value, exact, rounded)]
                 self._compare(Cut(source, tensors[0], tensors[1], tensors[2], inputs))

@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves
 
 from mmort.onnx.artifact import Artifact
 from mmort.onnx.portable.forms import Form
-from mmort.onnx.verify.forced import Comparison, ForcedFile, compare_values
+from mmort.onnx.verify.forced import Comparison, ForcedFile, Ran, compare_values
 from mmort.onnx.verify.program import Cut, Program, Source
 from mmort.onnx.verify.provenance import problems
 from mmort.onnx.verify.report import Report, number_text
@@ -42,6 +42,7 @@ CHANGE = 1.001
 """How many times as large a constant is made to see whether it matters."""
 
 Arguments = tuple[Any, ...]
+EndToEnd = Callable[[Arguments, Mapping[str, NDArray[Any]], Mapping[str, torch.Tensor]], None]
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ def prove(
     noisy: Sequence[Noisy] = (),
     portable: bool | Form = False,
     begin: Callable[[str], None] = lambda text: None,
+    end_to_end: EndToEnd = lambda args, outputs, expected: None,
 ) -> Report:
     """Prove that a file computes what a module computes.
 
@@ -115,14 +117,17 @@ def prove(
         Whether the file runs without mmort's library; it is then run so.
     begin : callable, optional
         Takes the text of a step that begins.
+    end_to_end : callable, optional
+        Takes the arguments of each of the `inputs`, and the outputs of the file and of the program from end to end, by
+        their names.  These are information: rounding may decide what they are.
 
     Returns
     -------
     Report
         The rows of all comparisons; if a size differs, only those of the sizes.
     """
-    runs = _Runs(artifact, program, module, inputs, heads, portable, begin)
-    rows = list(runs.sizes())
+    runs = _Runs(artifact, program, module, inputs, heads, portable, begin, end_to_end)
+    rows = list(runs.sizes(noisy))
     if Report(tuple(rows)).ok:
         rows += runs.without_library()
         rows += runs.everywhere(noisy)
@@ -154,15 +159,16 @@ class _Runs:
         heads: Collection[str],
         portable: bool | Form,
         begin: Callable[[str], None],
+        end_to_end: EndToEnd,
     ) -> None:
-        self._artifact, self._program, self._module, self._heads, self._begin = artifact, program, module, heads, begin
+        self._artifact, self._program, self._module, self._heads = artifact, program, module, heads
+        self._begin, self._end_to_end = begin, end_to_end
         self._inlined, self._portable = portable == "inlined", bool(portable)
         smallest = index_of_smallest(inputs)
         self._inputs = [inputs[smallest], *inputs[:smallest], *inputs[smallest + 1 :]]
         self._compared = "choices, heads and outputs" if heads else "choices and outputs"
-        self._shipped: ForcedFile
-        self._values: Mapping[str, NDArray[Any]] = {}
-        """What heads compute of the smallest inputs."""
+        self._heads_of: list[Mapping[str, NDArray[Any]]] = []
+        """The outputs of heads, of the smallest inputs and of each noisy view."""
 
     def constants(self) -> Iterator[ProofRow]:
         """Compare what inputs hardly show; a translation's own constants are shown by runs with another number."""
@@ -180,28 +186,37 @@ class _Runs:
         try:
             artifact = self._artifact.with_constant(name, lambda array: (array * CHANGE).astype(array.dtype))
             changed = self._opened(artifact, everywhere=True, own_library=not self._inlined)
-            comparisons, _, _ = _run(changed, self._inputs[0], self._values, exact=True)
+            ran = _run(changed, self._inputs[0], self._heads_of[0], exact=True)
         except _Refused:
             return True
-        return any(comparison.problem for comparison in comparisons)
+        return any(comparison.problem for comparison in ran.comparisons)
 
-    def sizes(self) -> Iterator[ProofRow]:
-        """Run all inputs, the smallest first: model, program and the file as it is."""
+    def sizes(self, noisy: Sequence[Noisy]) -> Iterator[ProofRow]:
+        """Run all inputs, the smallest first: model, program and the file as it is, whose heads are kept."""
         try:
-            self._shipped = self._opened(own_library=not self._inlined)
+            shipped = self._opened(own_library=not self._inlined)
         except _Refused as refused:
             yield refused.row()
             return
+        names = [name for name, _ in self._program.outputs]
         for index, args in enumerate(self._inputs):
             expected = _outputs(self._module, args)
             try:
-                comparisons, outputs, values = _run(self._shipped, args, exact=not index, plain=True)
-                yield from _of_module(self._program, args, expected, outputs)
-                yield from _of_run(args, self._compared, comparisons)
+                ran = _run(shipped, args, exact=not index, plain=True)
+                yield from _of_module(self._program, args, expected, ran.expected)
+                yield from _of_run(args, self._compared, ran.comparisons)
             except _Refused as refused:
                 yield refused.row()
                 continue
-            self._values = self._values or values
+            if not index:
+                self._heads_of.append(ran.heads)
+            if ran.expected:
+                self._end_to_end(args, ran.outputs, dict(zip(names, map(torch.as_tensor, ran.expected), strict=True)))
+        for view in noisy:
+            try:
+                self._heads_of.append(_with_noise(shipped.heads(view.args), view))
+            except Exception as error:
+                yield _Refused(shapes_text(view.args), one_line(error)).row()
 
     def without_library(self) -> Iterator[ProofRow]:
         """Run all inputs without mmort's library, which a portable file does not need."""
@@ -210,8 +225,8 @@ class _Runs:
         try:
             alone = self._opened(own_library=False)
             for index, args in enumerate(self._inputs):
-                comparisons, _, _ = _run(alone, args, exact=not index)
-                yield from _of_run(args, f"{self._compared}, without mmort's library", comparisons)
+                ran = _run(alone, args, exact=not index)
+                yield from _of_run(args, f"{self._compared}, without mmort's library", ran.comparisons)
         except _Refused as refused:
             yield refused.row()
 
@@ -221,12 +236,11 @@ class _Runs:
         args = self._inputs[0]
         try:
             everywhere = self._opened(everywhere=True, own_library=not self._inlined)
-            comparisons, _, _ = _run(everywhere, args, self._values, exact=True)
-            yield from _of_run(args, "all values", comparisons)
-            for view in noisy:
-                _, _, values = _run(self._shipped, view.args, exact=False)
-                comparisons, _, _ = _run(everywhere, view.args, _with_noise(values, view), exact=False)
-                yield from _of_run(view.args, f"all values, {view.label}", comparisons)
+            ran = _run(everywhere, args, self._heads_of[0], exact=True)
+            yield from _of_run(args, "all values", ran.comparisons)
+            for view, heads in zip(noisy, self._heads_of[1:], strict=True):
+                ran = _run(everywhere, view.args, heads, exact=False)
+                yield from _of_run(view.args, f"all values, {view.label}", ran.comparisons)
         except _Refused as refused:
             yield refused.row()
 
@@ -245,7 +259,7 @@ def _run(
     *,
     exact: bool,
     plain: bool = False,
-) -> tuple[list[Comparison], list[Any], dict[str, NDArray[Any]]]:
+) -> Ran:
     """Run a file and its program; raise _Refused if one of them fails."""
     try:
         return file.run(args, fed, exact=exact, plain=plain)

@@ -17,6 +17,7 @@ Neither large numbers nor large errors elsewhere hide a wrong number so: one of 
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -34,35 +35,33 @@ MIN_SLICE = 8
 Array = NDArray[Any]
 
 
-def factors(actual: Array, expected: Array, exact: Array, *rounded: Array) -> Array:
-    """Return how many times torch's rounding each number is off; infinity for NaN and infinities in other places.
+def measured_factors(actual: Array, expected: Array, exact: Array, *rounded: Array) -> tuple[Array, float]:
+    """Return how many times torch's rounding each number is off, and that rounding in units of the last place.
 
-    `exact` are torch's in float64, and `rounded` those in float32 with other rounding.
+    `exact` are torch's numbers in float64, and `rounded` those in float32 with other rounding.  A factor is infinite
+    for NaN and infinities in other places.  Of the rounding it is the mean over all numbers, at least 1.
     """
+    actual, expected, exact = map(np.atleast_1d, (actual, expected, exact))
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         difference = np.fmin(_distance(actual, expected), _distance(actual, exact))
-        rounding, magnitude = _rounding(expected, exact, *rounded), _magnitude(exact)
-        unit = np.maximum(np.maximum(rounding, around(rounding)), last_place(magnitude))
-        factor = np.where(difference > 0, difference / unit, 0)
+        rounding = functools.reduce(np.fmax, (_distance(np.atleast_1d(run), exact) for run in (expected, *rounded)))
+        _clear(rounding, ~np.isfinite(rounding))
+        magnitude = _magnitude(exact)
+        typical, places = np.maximum(rounding, around(rounding)), last_place(magnitude)
+        growth = max(1.0, float((typical / places).mean())) if exact.size else 1.0
+        unit = np.maximum(typical, places)
+        factor = _quotient(difference, unit)
         if not (factor <= LIMIT).all():  # what takes longer is seldom needed
-            factor = np.where(difference > 0, difference / np.maximum(unit, _of_magnitude(rounding, magnitude)), 0)
-    return _judged(difference, factor)
-
-
-def growth(expected: Array, exact: Array, rounded: Array) -> float:
-    """Return torch's rounding in units of the last place, the mean over all numbers; at least 1."""
-    if not exact.size:
-        return 1.0
-    with np.errstate(invalid="ignore", over="ignore"):
-        rounding, magnitude = _rounding(expected, exact, rounded), _magnitude(exact)
-        return max(1.0, float((np.maximum(rounding, around(rounding)) / last_place(magnitude)).mean()))
+            factor = _quotient(difference, np.maximum(unit, _of_magnitude(rounding, magnitude)))
+    return _judged(difference, factor), growth
 
 
 def estimated_factors(actual: Array, expected: Array, growth: float) -> Array:
     """Return how many times torch's rounding each number is off, if that has so many units in the last place."""
+    actual, expected = np.atleast_1d(actual), np.atleast_1d(expected)
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         difference = _distance(actual, expected)
-        factor = np.where(difference > 0, difference / (growth * last_place(_magnitude(expected))), 0)
+        factor = _quotient(difference, growth * last_place(_magnitude(expected)))
     return _judged(difference, factor)
 
 
@@ -71,15 +70,16 @@ def last_place(magnitude: Array) -> Array:
     return np.maximum(EPSILON * np.maximum(magnitude, around(magnitude)), SMALLEST)
 
 
-def _rounding(expected: Array, exact: Array, *rounded: Array) -> Array:
-    """Return how far the largest of torch's runs is from the exact one."""
-    rounding: Array = np.fmax.reduce([_distance(run, exact) for run in (expected, *rounded)])
-    return np.where(np.isfinite(rounding), rounding, 0)
-
-
 def _magnitude(array: Array) -> Array:
     """Return the magnitudes of numbers, 0 of those that are not finite."""
-    return np.where(np.isfinite(array), np.abs(array.astype(np.float64)), 0)
+    magnitude = np.abs(array, dtype=np.float64)
+    _clear(magnitude, ~np.isfinite(magnitude))
+    return magnitude
+
+
+def _quotient(difference: Array, unit: Array) -> Array:
+    """Return differences in units, 0 where there is none."""
+    return np.divide(difference, unit, where=difference != 0, out=np.zeros(np.broadcast(difference, unit).shape))
 
 
 def _judged(difference: Array, factor: Array) -> Array:
@@ -89,8 +89,16 @@ def _judged(difference: Array, factor: Array) -> Array:
 
 def _distance(array: Array, other: Array) -> Array:
     """Return the absolute differences of all numbers, 0 for equal infinities and for NaN in both, as float64."""
-    array, other = array.astype(np.float64), other.astype(np.float64)
-    return np.where((array == other) | (np.isnan(array) & np.isnan(other)), 0, np.abs(array - other))
+    difference = np.abs(np.subtract(array, other, dtype=np.float64))
+    strange = np.isnan(difference)
+    if strange.any():
+        _clear(difference, strange & ((array == other) | (np.isnan(array) & np.isnan(other))))
+    return difference
+
+
+def _clear(array: Array, where: Array) -> None:
+    """Set some numbers to 0."""
+    np.copyto(array, 0, where=where)
 
 
 def around(array: Array) -> Array:
@@ -98,12 +106,18 @@ def around(array: Array) -> Array:
 
     An axis has a slice for each index, unless that is only a few numbers.  The shape is one that broadcasts.
     """
-    squares = np.square(array, where=np.isfinite(array), out=np.zeros(array.shape), dtype=np.float64)
+    squares = np.square(array, dtype=np.float64)
+    _clear(squares, ~np.isfinite(squares))
+    half = (array.ndim + 1) // 2
+    groups = [tuple(range(half)), tuple(range(half, array.ndim))]
     scale = np.sqrt(squares.mean(keepdims=True)) if array.size else np.zeros(())
-    for axis in range(array.ndim):
-        axes = tuple(other for other in range(array.ndim) if other != axis)
-        if array.size >= MIN_SLICE * array.shape[axis] > 0:
-            scale = np.minimum(scale, np.sqrt(squares.mean(axes, keepdims=True)))
+    for group, others in (groups, groups[::-1]):
+        sums = squares.sum(others, keepdims=True)  # two passes over all numbers instead of one for each axis
+        for axis in group:
+            count = array.size // array.shape[axis] if array.size else 0
+            if count >= MIN_SLICE:
+                of_axis = sums.sum(tuple(other for other in group if other != axis), keepdims=True) / count
+                scale = np.minimum(scale, np.sqrt(of_axis))
     return np.where(np.isfinite(scale), scale, 0)
 
 
