@@ -217,8 +217,7 @@ def test(
     if options.show or options.show_dir is not None:
         run = partial(_shown, options, dataset, run, not_drawn)
     collect(evaluation, run)
-    subject = Path(getattr(network, "path", type(network).__name__)).name
-    result = _scored(dataset, evaluation.results, options, of_metrics, submission, subject)
+    result = _scored(dataset, evaluation.results, options, of_metrics, submission, _subject(network))
     return _with_images(result, dataset, options, not_drawn)
 
 
@@ -337,6 +336,12 @@ def _with_images(result: TestResult, dataset: Dataset, options: TestOptions, not
         written=result.written | {Path(options.show_dir): drawn},
         not_drawn=(*not_drawn, *result.not_drawn),
     )
+
+
+def _subject(network: TrainedNetwork) -> str:
+    """Return what a report calls a detector: its file, or its family if it runs in torch."""
+    path, detector = getattr(network, "path", None), getattr(network, "detector", None)
+    return str(getattr(detector, "family", type(network).__name__)) if path is None else Path(path).name
 
 
 def _require_objects(dataset: Dataset) -> None:

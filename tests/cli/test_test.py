@@ -319,10 +319,14 @@ def test_report(tmp_path):
     report = tmp_path / "report.html"
     assert printed(*COMMAND, "--report", report) == f"wrote {report}\n"
     text = report.read_text(encoding="utf-8")
+    assert "<h1>mask_rcnn.onnx</h1>" in text
     assert "4 images with 22 objects: 22 found, 0 missed; 2 detections are wrong" in text
     assert refused(*COMMAND, "--report", report) == f"mmort: error: output file exists: {report}; --force replaces it\n"
     printed(*COMMAND, "--report", report, "--show-score-thr", 0.9, "--force")
     assert "Detections count from a score of 0.9" in report.read_text(encoding="utf-8")
+    torch_command = "test", demo.CONFIG, demo.CHECKPOINT, *DATA, "--backend", "torch"
+    printed(*torch_command, "--report", report, "--force")
+    assert "<h1>Mask R-CNN</h1>" in report.read_text(encoding="utf-8")
 
 
 def test_results_in_cocos_format_are_replaced_with_force_only(tmp_path):
