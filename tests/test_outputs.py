@@ -128,6 +128,7 @@ MODULES = {
     "onnx/accelerate/pipeline.py": "a temporary file that is measured",
     "onnx/export/draft.py": "a draft",
     "onnx/graph/files.py": "a draft",
+    "onnx/profiling.py": "the temporary file of a profile",
     "onnx/triton.py": "drafts of a folder, and the exchange of folders",
     "onnx/artifact.py": "a file beside a draft, removed at once",
     "predict/output.py": "the record's folder, and that of annotated images",

@@ -154,6 +154,6 @@ def _check(arguments: argparse.Namespace) -> list[str] | None:
         advice = [OF_YOUR_OWN] if unknown_type else []
         return [f"{arguments.config}: not supported:", *problems, *advice]
     print(f"{arguments.config}: supported")
-    if DetectorConfig(config).has_test_time_augmentation:
-        print("note: test-time augmentation (tta_model) is not exported: the file detects in one view, at one scale")
+    for omission in DetectorConfig(config).test_time_augmentation:
+        print(f"left out: {omission}")
     return None

@@ -30,3 +30,14 @@ def at_least(minimum: int) -> Callable[[str], int]:
         return number
 
     return parse
+
+
+def sets_of_sizes(value: str) -> list[list[list[int]]]:
+    """Parse runs, separated by commas, of shapes, separated by plus signs."""
+    try:
+        return [
+            [[int(size) for size in shape.split("x") if size] for shape in shapes.split("+")]
+            for shapes in value.split(",")
+        ]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be shapes such as 2x3x64x96,1x3x50x40, got {value!r}") from None

@@ -48,9 +48,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "PASCAL VOC's; mAP for DOTA's",
     )
     parser.add_argument("--show", action="store_true", help="show each image in a window; a key shows the next")
-    parser.add_argument("--show-dir", metavar="DIR", help="write images with the detections")
     parser.add_argument(
-        "--show-score-thr", type=share, default=0.3, help="minimum score in images (default: %(default)s)"
+        "--show-dir", metavar="DIR", help="write images with the ground truth and, right of it, the detections"
+    )
+    parser.add_argument(
+        "--report",
+        metavar="FILE.html",
+        help="write a page of what is wrong: confusion matrix, curves, kinds of false positives, and the worst images",
+    )
+    parser.add_argument(
+        "--show-score-thr",
+        type=share,
+        default=0.3,
+        help="minimum score in images and in the report (default: %(default)s)",
     )
     parser.add_argument(
         "--backend",
@@ -72,6 +82,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--metrics-json", metavar="FILE", help="write the figures of --eval as JSON")
     parser.add_argument("--batch-size", type=at_least(1), help="images that run together (default: the config's, or 1)")
+    parser.add_argument(
+        "--tta",
+        action="store_true",
+        help="merge the detections in several views of each image: tta_pipeline and tta_model of a config of "
+        "MMDetection 3, or the image and its mirror image",
+    )
     engines.add_arguments(parser)
 
 
@@ -92,11 +108,13 @@ def run(arguments: argparse.Namespace) -> str | None:
         output=arguments.output,
         show=arguments.show,
         show_dir=arguments.show_dir,
+        report=arguments.report,
         force=arguments.force,
         show_score_thr=arguments.show_score_thr,
         classes=arguments.classes,
         metrics_json=arguments.metrics_json,
         batch_size=arguments.batch_size,
+        tta=arguments.tta,
     )
     if arguments.format_only and not SUBMISSION_OPTIONS.keys() & of_metrics.keys():
         raise UsageError(
@@ -108,7 +126,11 @@ def run(arguments: argparse.Namespace) -> str | None:
         if config is None and not arguments.img_dir and not arguments.ann.endswith((".yaml", ".yml")):
             arguments.img_dir = "."  # images are not read
         dataset = datasets.dataset(
-            arguments, config, arguments.classes, labels_by_name=arguments.classes is not None, images=False
+            arguments,
+            config,
+            arguments.classes,
+            labels_by_name=arguments.classes is not None,
+            images=_reads_images(arguments),
         )
         return _report(mmort.evaluate.score_results(arguments.model, dataset, config, options))
     network = _network(arguments, config)
@@ -133,23 +155,26 @@ def _report(result: TestResult) -> str | None:
 
 def _check(arguments: argparse.Namespace) -> None:
     """Refuse arguments that exclude each other or lead nowhere, before anything is loaded."""
-    wanted = arguments.eval, arguments.format_only, arguments.show
-    if not any(wanted) and arguments.output is None and arguments.show_dir is None:
-        raise UsageError("nothing to do: give at least one of --output, --eval, --format-only, --show and --show-dir")
+    wanted = arguments.eval, arguments.format_only, arguments.show, arguments.output, arguments.show_dir
+    if not any(wanted) and arguments.report is None:
+        raise UsageError(
+            "nothing to do: give at least one of --output, --eval, --format-only, --report, --show and --show-dir"
+        )
     if arguments.eval and arguments.format_only:
         raise UsageError("--eval and --format-only exclude each other")
-    if _is_saved(arguments.model) and (
-        arguments.show or arguments.show_dir is not None or arguments.backend != "onnxruntime" or arguments.texts
-    ):
-        raise UsageError("--show, --show-dir, --backend and --texts are for a detector; MODEL is a file of its results")
+    if arguments.tta and (arguments.config is None or _is_saved(arguments.model) or arguments.engine == "ray"):
+        raise UsageError("--tta is for a CONFIG and a detector that runs on this machine")
+    if _is_saved(arguments.model) and (arguments.backend != "onnxruntime" or arguments.texts):
+        raise UsageError("--backend and --texts are for a detector; MODEL is a file of its results")
     is_yolo = (arguments.ann or "").endswith((".yaml", ".yml"))
-    needs_images = not (is_yolo or _is_saved(arguments.model))
+    needs_images = not is_yolo and _reads_images(arguments)
     if arguments.config is None and (
         arguments.backend == "torch" or not arguments.ann or (needs_images and not arguments.img_dir)
     ):
         raise UsageError(
             "without a CONFIG, MODEL must be an ONNX file, and --ann and --img-dir must be given, or --ann data.yaml; "
-            "or MODEL must be saved results, and --ann must be given"
+            "or MODEL must be saved results, and --ann must be given, and --img-dir "
+            "for --report, --show and --show-dir"
         )
     if arguments.backend == "torch" and arguments.model.endswith(".onnx"):
         raise UsageError(f"--backend torch runs a checkpoint, got {arguments.model}; leave it out for an ONNX file")
@@ -168,6 +193,11 @@ def _check(arguments: argparse.Namespace) -> None:
 def _is_saved(model: str) -> bool:
     """Return whether a file has results of a detector, by its suffix."""
     return model.endswith((".pkl", ".pickle", ".json", ".jsonl"))
+
+
+def _reads_images(arguments: argparse.Namespace) -> bool:
+    """Return whether images are read: by a detector, or to show them with saved results."""
+    return not _is_saved(arguments.model) or arguments.show or (arguments.show_dir, arguments.report) != (None, None)
 
 
 def _network(arguments: argparse.Namespace, config: dict[str, Any] | None) -> DetectorFile | TorchNetwork:

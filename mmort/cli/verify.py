@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from mmort.cli.option_types import share
+from mmort.cli.option_types import sets_of_sizes, share
 
 HELP = (
     "run an ONNX file and its reference on the same inputs, and compare the outputs; exit code 1 if one differs, 2 if "
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     inputs.add_argument(
         "--sizes",
-        type=_sizes,
+        type=sets_of_sizes,
         metavar="SIZES",
         help="shapes of random inputs, such as 2x3x64x96,1x3x50x40 for two runs; a model with two inputs takes "
         "1x3x64x96+1x2,2x3x64x96+2x2",
@@ -82,14 +82,3 @@ def run(arguments: argparse.Namespace) -> str | None:
     if report.proves_nothing:
         raise ValueError("verify: no detections but ties, which proves nothing; pass images of objects to --image")
     return None if report.ok else f"the outputs of {arguments.model} differ from those of {arguments.against}"
-
-
-def _sizes(value: str) -> list[list[list[int]]]:
-    """Parse runs, separated by commas, of shapes, separated by plus signs."""
-    try:
-        return [
-            [[int(size) for size in shape.split("x") if size] for shape in shapes.split("+")]
-            for shapes in value.split(",")
-        ]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be shapes such as 2x3x64x96,1x3x50x40, got {value!r}") from None

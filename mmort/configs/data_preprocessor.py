@@ -46,8 +46,8 @@ class DataPreprocessor(Schema):
                 f"preprocessing: data_preprocessor must have both mean and std or neither, got {self.mean}, {self.std}"
             )
         for name, values in (("mean", self.mean), ("std", self.std)):
-            if values is not None and len(values) != 3:
-                raise ValueError(f"preprocessing: {name} of data_preprocessor must be 3 numbers, got {values}")
+            if values is not None and len(values) not in (1, 3):
+                raise ValueError(f"preprocessing: {name} of data_preprocessor must be 3 numbers or 1, got {values}")
         if self.bgr_to_rgb and self.rgb_to_bgr:
             raise ValueError("preprocessing: data_preprocessor must not have both bgr_to_rgb and rgb_to_bgr")
         if self.pad_value:

@@ -154,21 +154,36 @@ class DetectorConfig:
         """
         if not self.has_test_pipeline:
             raise ValueError("preprocessing: the config has no test pipeline")
-        return read_steps(self._test_steps)
+        return read_steps(self.test_steps)
 
     @property
-    def has_test_time_augmentation(self) -> bool:
-        """Whether MMDetection 3 may detect in several views of an image, of which a file has that of the pipeline."""
-        return bool(self._config.get("tta_model") or self._config.get("tta_pipeline"))
+    def image_channels(self) -> int:
+        """The channels of the images that the backbone takes."""
+        model = self._config.get("model")
+        backbone = model.get("backbone") if isinstance(model, dict) else None
+        entries = backbone if isinstance(backbone, dict) else {}
+        channels = entries.get("in_channels", entries.get("in_chans", 3))
+        return channels if type(channels) is int else 3  # what is no number is refused with the backbone
+
+    @property
+    def test_time_augmentation(self) -> tuple[str, ...]:
+        """What of MMDetection's test-time augmentation a file has not, which detects in one view, at one scale."""
+        views = []
+        if self._config.get("tta_model") or self._config.get("tta_pipeline"):
+            views.append("test-time augmentation (tta_model): the file detects in one view, at one scale")
+        if self.has_test_pipeline and self.test_pipeline.sizes > 1:
+            size, others = self.test_pipeline.size, self.test_pipeline.sizes - 1
+            views.append(f"{others} more of img_scale: the file is for the first, {size}")
+        return tuple(views)
 
     @property
     def has_test_pipeline(self) -> bool:
         """Whether there is one."""
-        return bool(self._test_steps)
+        return bool(self.test_steps)
 
     @cached_property
-    def _test_steps(self) -> Any:
-        """The test pipeline's config."""
+    def test_steps(self) -> Any:
+        """The test pipeline's config, or None."""
         data_set: Any = self._test_data or {}
         while isinstance(data_set, list) or "pipeline" not in data_set:  # data sets that repeat or concatenate others
             data_set = (

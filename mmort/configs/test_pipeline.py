@@ -8,6 +8,9 @@ from typing import Any, ClassVar
 
 from mmort.configs.schema import Config, Schema, plain_type, read_entries
 
+COLOR_TYPES = "color", "grayscale", "unchanged"
+"""What of a file is read; those that ignore its orientation are not among them."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Step(Schema):
@@ -39,8 +42,13 @@ class Load(Step):
     }
 
     def __post_init__(self) -> None:
-        self.require("LoadImageFromFile", color_type="color", channel_order="bgr")
-        if self.imdecode_backend != "pillow":
+        self.require("LoadImageFromFile", channel_order="bgr")
+        if self.color_type not in (None, *COLOR_TYPES):
+            raise ValueError(
+                "preprocessing: LoadImageFromFile is supported with color_type 'color', 'grayscale' or 'unchanged' "
+                f"only, got {self.color_type!r}"
+            )
+        if self.imdecode_backend != "pillow" or self.color_type not in (None, "color"):
             self.require("LoadImageFromFile", imdecode_backend="cv2")
 
 
@@ -103,17 +111,20 @@ class Pad(Step):
     def __post_init__(self) -> None:
         self.require("Pad", padding_mode="constant")
 
-    def value(self, *, version_3: bool) -> tuple[float, float, float]:
-        """Return the value of blue, green and red.
+    def value(self, channels: int, *, version_3: bool) -> tuple[float, ...]:
+        """Return the value of each channel: of blue, green and red.
 
-        A number is that of blue alone, as OpenCV takes it, except for the integers of MMDetection 3.
+        A number is that of the first alone, as OpenCV takes it, except for the integers of MMDetection 3.
         """
         values = self.pad_val.get("img", 0) if isinstance(self.pad_val, dict) else self.pad_val
         if isinstance(values, (int, float)):
-            values = (values,) * 3 if version_3 and isinstance(values, int) else (values, 0, 0)
-        if not isinstance(values, (tuple, list)) or len(values) != 3:
-            raise ValueError(f"preprocessing: pad_val of Pad must be a number or 3 numbers, got {self.pad_val}")
-        return float(values[0]), float(values[1]), float(values[2])
+            others = values if version_3 and isinstance(values, int) else 0
+            values = (values, *(others,) * (channels - 1))
+        if not isinstance(values, (tuple, list)) or len(values) != channels:
+            raise ValueError(
+                f"preprocessing: pad_val of Pad must be a number or {channels} numbers, got {self.pad_val}"
+            )
+        return tuple(map(float, values))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,7 +318,9 @@ class TestPipeline:
     steps : tuple of (str, Step)
         Type and entries of the steps that change the image, in their order.
     size : (int, int) or None
-        Width and height that MultiScaleFlipAug gives to its resizing.
+        Width and height that MultiScaleFlipAug gives to its resizing, the first of several.
+    sizes : int
+        How many sizes MultiScaleFlipAug detects at.
     flip : bool
         Whether MultiScaleFlipAug also detects in the mirrored image.
     """
@@ -316,6 +329,7 @@ class TestPipeline:
 
     steps: tuple[tuple[str, Step], ...]
     size: tuple[int, int] | None = None
+    sizes: int = 1
     flip: bool = False
 
 
@@ -338,8 +352,10 @@ def read_steps(pipeline: Any) -> TestPipeline:
             steps.append((kind, step))
     if len(augs) > 1:
         raise ValueError("preprocessing: a test pipeline with two steps MultiScaleFlipAug is not supported")
-    size = size_of("MultiScaleFlipAug", augs[0].img_scale) if augs else None
-    return TestPipeline(tuple(steps), size, any(aug.flip for aug in augs))
+    scale, sizes = (augs[0].img_scale if augs else None), 1
+    if isinstance(scale, (list, tuple)) and scale and all(isinstance(size, (list, tuple)) for size in scale):
+        scale, sizes = scale[0], len({size_of("MultiScaleFlipAug", size) for size in scale})
+    return TestPipeline(tuple(steps), size_of("MultiScaleFlipAug", scale), sizes, any(aug.flip for aug in augs))
 
 
 def _flattened(pipeline: Any, inside: bool) -> Iterator[tuple[str, Step, bool]]:

@@ -94,10 +94,15 @@ def read(path: str, interface: Interface) -> DetectorContract:
     if takes_img_shape(interface):
         further.add(IMG_SHAPE.name)
     images = [argument for argument in interface.inputs if argument.name not in {*further, IMG_SHAPE.name}]
-    if len(images) != 1 or images[0].dtype != INPUT.dtype or not INPUT.has_shape(images[0].fixed_sizes, {}):
+    channels = 3 if metadata.preprocessing is None else metadata.preprocessing.channels
+    if (
+        len(images) != 1
+        or images[0].dtype != INPUT.dtype
+        or not INPUT.has_shape(images[0].fixed_sizes, {"C": channels})
+    ):
         taken = ", ".join(map(str, images))
         raise ValueError(
-            f"{path}: a detector takes one input, float32 [N, 3, H, W], but this model takes {taken}; {ADVICE}"
+            f"{path}: a detector takes one input, float32 [N, {channels}, H, W], but this model takes {taken}; {ADVICE}"
         )
     outputs = task.outputs_among([output.name for output in interface.outputs])
     if outputs is None:

@@ -44,6 +44,8 @@ FOR_CLIENTS = (CLASSES, PREPROCESSING, MASKS)
 MAX_INPUT_PIXELS = 2**24
 """Of the sizes that a file states: 200 MB as the network's input."""
 
+MAX_CHANNELS = 16
+"""Of an image, whose input has `MAX_INPUT_PIXELS` of each; satellites have 13 bands."""
 MAX_SIDE = 2**12
 """What a side is padded to a multiple of, or by, at most, and pixels for each cell of a mask."""
 
@@ -256,8 +258,8 @@ def _is_colour(value: Any) -> bool:
 
 _NAMES: checks.Rule = (_is_names, "a list of names")
 _CHANNELS: checks.Rule = (
-    lambda value: isinstance(value, list) and len(value) == 3 and all(map(checks.is_number, value)),
-    "three finite numbers",
+    lambda value: isinstance(value, list) and 0 < len(value) <= MAX_CHANNELS and all(map(checks.is_number, value)),
+    f"finite numbers, one for each channel, at most {MAX_CHANNELS}",
 )
 _SIZE: checks.Rule = (_is_size, f"width and height, integers from 1 with a product of at most {MAX_INPUT_PIXELS}")
 
@@ -271,7 +273,7 @@ _PREPROCESSING: dict[str, Any] = {
     "pad_or": checks.integer(0, MAX_SIDE - 1),
     "pad_add": checks.integer(0, MAX_SIDE),
     "padding": {
-        "value": (_is_colour, "a finite number, three of them, or null"),
+        "value": (_is_colour, "a finite number, one for each channel, or null"),
         "size": checks.optional(_SIZE),
         "square": checks.FLAG,
         "size_divisor": checks.integer(1, MAX_SIDE),

@@ -11,9 +11,9 @@ class Padding:
 
     Parameters
     ----------
-    value : float or (float, float, float), optional
-        Value of the padding's pixels, or of their blue, green and red, before they are normalized.  By default they are
-        0 after it.
+    value : float or tuple of float, optional
+        Value of the padding's pixels, or of their channels (blue, green and red), before they are normalized.  By
+        default they are 0 after it.
     size : (int, int), optional
         Width and height to pad to; a larger image keeps its own.
     square : bool, default False
@@ -27,7 +27,7 @@ class Padding:
         right or the bottom.
     """
 
-    value: float | tuple[float, float, float] | None = None
+    value: float | tuple[float, ...] | None = None
     size: tuple[int, int] | None = None
     square: bool = False
     size_divisor: int = 1
@@ -36,8 +36,8 @@ class Padding:
 
     def __post_init__(self) -> None:
         if isinstance(self.value, (tuple, list)):
-            blue, green, red = map(float, self.value)
-            object.__setattr__(self, "value", blue if blue == green == red else (blue, green, red))
+            values = tuple(map(float, self.value))
+            object.__setattr__(self, "value", values[0] if len(set(values)) == 1 else values)
         if self.size is not None:
             object.__setattr__(self, "size", positive_size("padding.size", self.size))
         if self.size_divisor < 1:

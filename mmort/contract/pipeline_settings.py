@@ -24,6 +24,7 @@ def settings_of(config: DetectorConfig) -> dict[str, Any]:
     pipeline, version_3 = config.test_pipeline, config.version == 3
     settings: dict[str, Any] = {"turn_boxes": version_3, "inclusive_boxes": config.inclusive_boxes}
     settings |= {"flip": True} if pipeline.flip else {}
+    settings |= _color_settings(config)
     position, previous = -1, ""
     for kind, step in pipeline.steps:
         stage = _stage(step, after_normalize="mean" in settings)
@@ -35,9 +36,29 @@ def settings_of(config: DetectorConfig) -> dict[str, Any]:
                 f"order, each once at most: {_ORDER}"
             )
         position, previous = stage, kind
-        settings |= _settings(step, pipeline, settings, version_3=version_3)
-    settings |= _model_settings(config.data_preprocessor, settings)
+        settings |= _settings(step, pipeline, settings, config.image_channels, version_3=version_3)
+    settings |= _model_settings(config.data_preprocessor, settings, config.image_channels)
+    if "mean" not in settings and config.image_channels != 3:
+        settings |= {"mean": (0.0,) * config.image_channels, "std": (1.0,) * config.image_channels}
+    if len(settings.get("mean", ())) not in (0, config.image_channels):
+        raise ValueError(
+            f"preprocessing: mean must be {config.image_channels} numbers, as images have channels, got "
+            f"{settings['mean']}"
+        )
     return _without_zero_padding(settings)
+
+
+def _color_settings(config: DetectorConfig) -> dict[str, Any]:
+    """Return what is read of image files; ValueError if that has other channels than the backbone takes."""
+    loads = [step for _, step in config.test_pipeline.steps if isinstance(step, Load)]
+    color_type = (loads[0].color_type if loads else None) or "color"
+    channels, wanted = {"color": 3, "grayscale": 1}.get(color_type), config.image_channels
+    if channels not in (None, wanted):
+        raise ValueError(
+            f"preprocessing: LoadImageFromFile with color_type {color_type!r} reads images for in_channels={channels}, "
+            f"but the backbone has {wanted}"
+        )
+    return {} if color_type == "color" else {"color_type": color_type}
 
 
 def _stage(step: Step, *, after_normalize: bool) -> int | None:
@@ -48,7 +69,9 @@ def _stage(step: Step, *, after_normalize: bool) -> int | None:
     return next((stage for kind, stage in stages.items() if isinstance(step, kind)), None)
 
 
-def _settings(step: Step, pipeline: TestPipeline, before: dict[str, Any], *, version_3: bool) -> dict[str, Any]:
+def _settings(
+    step: Step, pipeline: TestPipeline, before: dict[str, Any], channels: int, *, version_3: bool
+) -> dict[str, Any]:
     """Return the settings of a step, after those of the steps `before` it."""
     if isinstance(step, Load):
         return {"to_float32": True} if step.to_float32 else {}
@@ -62,16 +85,18 @@ def _settings(step: Step, pipeline: TestPipeline, before: dict[str, Any], *, ver
     if isinstance(step, CenterPad):
         if "size" in before:
             raise ValueError("preprocessing: RandomCenterCropPad after Resize is not supported")
+        if channels != 3:
+            raise ValueError(f"preprocessing: RandomCenterCropPad is for 3 channels, got {channels}")
         padding = Padding(value=step.value)
         return {"pad_or": step.pad_or, "pad_add": step.test_pad_add_pix, "padding": padding}
     assert isinstance(step, Pad)
-    return _pad(step, before, version_3=version_3)
+    return _pad(step, before, channels, version_3=version_3)
 
 
-def _pad(step: Pad, before: dict[str, Any], *, version_3: bool) -> dict[str, Any]:
+def _pad(step: Pad, before: dict[str, Any], channels: int, *, version_3: bool) -> dict[str, Any]:
     """Return the settings of ``Pad``, which in MMDetection 3 counts as image."""
     normalized, divisor = "mean" in before, 1 if step.size_divisor is None else step.size_divisor
-    value = step.value(version_3=version_3)
+    value = step.value(channels, version_3=version_3)
     if normalized and any(value):
         raise ValueError(f"preprocessing: Pad after Normalize is supported with zeros only, got {step.pad_val}")
     if normalized and step.size is None and not step.pad_to_square and not version_3:
@@ -79,8 +104,10 @@ def _pad(step: Pad, before: dict[str, Any], *, version_3: bool) -> dict[str, Any
     if "padding" in before:
         raise ValueError("preprocessing: Pad after RandomCenterCropPad or another Pad is not supported")
     if not before.get("to_float32"):  # as OpenCV converts it to uint8
-        blue, green, red = (float(min(max(round(level), 0), 255)) for level in value)
-        value = blue, green, red
+        levels = tuple(float(min(max(round(level), 0), 255)) for level in value)
+        if levels != value and before.get("color_type") == "unchanged":  # whose type is the file's
+            raise ValueError(f"preprocessing: pad_val of Pad must be integers from 0 to 255, got {step.pad_val}")
+        value = levels
     size = None
     if step.size is not None:
         first, second = step.size
@@ -96,15 +123,16 @@ def _pad(step: Pad, before: dict[str, Any], *, version_3: bool) -> dict[str, Any
     }
 
 
-def _model_settings(step: DataPreprocessor, before: dict[str, Any]) -> dict[str, Any]:
+def _model_settings(step: DataPreprocessor, before: dict[str, Any], channels: int) -> dict[str, Any]:
     """Return the settings that MMDetection 3 keeps in the model's ``data_preprocessor``."""
     settings: dict[str, Any] = {}
     if "mean" in before and (step.mean is not None or step.swaps):
         raise ValueError("preprocessing: Normalize beside a data_preprocessor that normalizes too is not supported")
     if "mean" not in before:
         settings["to_rgb"] = step.swaps
-    if step.mean is not None:
-        settings |= {"mean": step.mean, "std": step.std, "divide": True}
+    if step.mean is not None and step.std is not None:
+        mean, std = ((*values,) * (channels if len(values) == 1 else 1) for values in (step.mean, step.std))
+        settings |= {"mean": mean, "std": std, "divide": True}
     if step.pad_size_divisor is not None:
         if before.get("size_divisor", 1) != 1:
             raise ValueError("preprocessing: Pad after Normalize beside pad_size_divisor is not supported")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mmort.configs.layout import DetectorConfig
 from mmort.contract import pipeline_settings
 from mmort.contract.padding import Padding, multiple, positive_size
-from mmort.images import Image, ResizeBackend, as_image, look_up, resize
+from mmort.images import ColorType, ResizeBackend, as_channels, look_up, resize
 from mmort.images.resampling import Interpolation
 
 Rounding = Literal["nearest", "down", "truncate"]
@@ -24,6 +24,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "resize_backend": get_args(ResizeBackend),
     "interpolation": get_args(Interpolation),
     "rounding": get_args(Rounding),
+    "color_type": get_args(ColorType),
 }
 """The values of `Preprocessing`'s fields that are words."""
 
@@ -37,7 +38,7 @@ class Prepared:
 
     Attributes
     ----------
-    input : ndarray of float32, (3, H, W)
+    input : ndarray of float32, (C, H, W)
         The network's input, padded.
     ori_shape, img_shape, pad_shape : (int, int)
         Height and width of the original image, of the resized image, and of the padded one, which are H and W.
@@ -105,8 +106,8 @@ class Preprocessing:
 
     Parameters
     ----------
-    mean, std : (float, float, float)
-        By channel, in the network's order of channels.
+    mean, std : tuple of float
+        By channel, in the network's order of channels; there are three unless `color_type` is another.
     to_rgb : bool, default False
         Whether the network takes red, green, blue.  Otherwise it takes blue, green, red.
     size : (int, int), optional
@@ -148,6 +149,8 @@ class Preprocessing:
     inclusive_boxes : bool, default False
         Whether boxes of the network end with their last pixel, as GLIP's do: they then get one of the original image
         more.
+    color_type : {"color", "grayscale", "unchanged"}, default "color"
+        What of an image is taken: blue, green and red; one channel; or all its channels, in their own dtype.
 
     Examples
     --------
@@ -159,8 +162,8 @@ class Preprocessing:
     ((800, 1067), (3, 800, 1088), [1.6671874523162842, 1.6666666269302368, 1.6671874523162842, 1.6666666269302368])
     """
 
-    mean: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    std: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    mean: tuple[float, ...] = (0.0, 0.0, 0.0)
+    std: tuple[float, ...] = (1.0, 1.0, 1.0)
     to_rgb: bool = False
     size: tuple[int, int] | None = None
     keep_ratio: bool = True
@@ -178,13 +181,15 @@ class Preprocessing:
     rounding: Rounding = "nearest"
     clip_boxes: bool = False
     inclusive_boxes: bool = False
+    color_type: ColorType = "color"
 
     def __post_init__(self) -> None:
+        channels = {"color": 3, "grayscale": 1}.get(self.color_type, np.size(self.mean))
         for name in ("mean", "std"):
             values = tuple(np.ravel(getattr(self, name)).tolist())
-            if len(values) != 3 or not all(np.isfinite(values)) or (name == "std" and not all(values)):
+            if len(values) != channels or not all(np.isfinite(values)) or (name == "std" and not all(values)):
                 nonzero = ", none of which is 0" * (name == "std")
-                raise ValueError(f"preprocessing: {name} must be 3 numbers{nonzero}, got {values}")
+                raise ValueError(f"preprocessing: {name} must be {channels} numbers{nonzero}, got {values}")
             object.__setattr__(self, name, tuple(map(float, values)))
         if self.size is not None:
             object.__setattr__(self, "size", positive_size("size", self.size))
@@ -196,6 +201,16 @@ class Preprocessing:
             if getattr(self, name) not in words:
                 choices = ", ".join(map(repr, words[:-1])) + f" or {words[-1]!r}"
                 raise ValueError(f"preprocessing: {name} must be {choices}, got {getattr(self, name)!r}")
+        if self.color_type != "color" and self.resize_backend != "cv2":
+            raise ValueError(
+                f"preprocessing: resize_backend must be 'cv2' with color_type {self.color_type!r}, got "
+                f"{self.resize_backend!r}"
+            )
+        if self.to_rgb and channels != 3:
+            raise ValueError(f"preprocessing: to_rgb must be False with {channels} channels")
+        value = self.padding.value if self.padding is not None else None
+        if isinstance(value, tuple) and len(value) != channels:
+            raise ValueError(f"preprocessing: padding.value must be a number or {channels} numbers, got {value}")
         if self.resize_backend != "cv2" and self.to_float32:
             raise ValueError(
                 f"preprocessing: resize_backend must be 'cv2' with to_float32, got {self.resize_backend!r}, which "
@@ -241,16 +256,27 @@ class Preprocessing:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as numbers, lists and a dict, ready for JSON."""
-        return asdict(self, dict_factory=lambda items: {name: _plain(value) for name, value in items})
+        values = asdict(self, dict_factory=lambda items: {name: _plain(value) for name, value in items})
+        if self.color_type == "color":  # which files were before they could be others
+            del values["color_type"]
+        return values
 
-    def __call__(self, image: Image | str | os.PathLike[str]) -> Prepared:
+    @property
+    def channels(self) -> int:
+        """The channels of images and inputs."""
+        return len(self.mean)
+
+    def __call__(self, image: NDArray[Any] | str | os.PathLike[str], mirrored: bool = False) -> Prepared:
         """Preprocess an image; resizing it, or reading a file, needs OpenCV (or `resize_backend`).
 
         Parameters
         ----------
         image : ndarray of uint8, (H, W, 3), or path
             Blue, green, red, as OpenCV reads files.  Grey arrays, (H, W) or (H, W, 1), and those with alpha, (H, W, 4),
-            are taken as files are: grey is repeated, and alpha is left out.
+            are taken as files are: grey is repeated, and alpha is left out.  With another `color_type`, arrays are as
+            `mmort.images.as_channels` takes them.
+        mirrored : bool, default False
+            Exchange left and right when the image is resized.
 
         Raises
         ------
@@ -261,12 +287,14 @@ class Preprocessing:
         OSError
             If the file cannot be opened.
         """
-        image = as_image("preprocessing", image)
+        image = as_channels("preprocessing", image, self.color_type)
+        if image.shape[2] != self.channels:
+            raise ValueError(f"preprocessing: image must have {self.channels} channels, got {image.shape[2]}")
         height, width = image.shape[:2]
         size = self.resized_size(width, height)
         pixels: NDArray[Any] = image.astype(np.float32) if self.to_float32 else image
         resized = resize(pixels, *size, self.resize_backend, self.interpolation)
-        return self.finish(resized, (height, width))
+        return self.finish(resized[:, ::-1] if mirrored else resized, (height, width))
 
     def resized_size(self, width: int, height: int) -> tuple[int, int]:
         """Return the width and height to which an image of the given width and height is resized."""
@@ -329,8 +357,8 @@ class Preprocessing:
 
         Parameters
         ----------
-        resized : ndarray of uint8 or float32, (h, w, 3)
-            Blue, green, red.
+        resized : ndarray of uint8 or float32, (h, w, C)
+            Blue, green, red; or the channels that `color_type` says.
         ori_shape : (int, int)
             Height and width of the original image.
         """
@@ -345,10 +373,10 @@ class Preprocessing:
                 f"preprocessing: padding makes {pad_shape[0]} x {pad_shape[1]} pixels of {height} x {width}, which is "
                 f"more than the limit, {MAX_PADDED_PIXELS} pixels or twice as many as before"
             )
-        canvas = np.zeros((3, *pad_shape), np.float32)
+        canvas = np.zeros((self.channels, *pad_shape), np.float32)
         for channel, plane in enumerate(canvas):
             if padding.value is not None:
-                value = np.broadcast_to(np.asarray(padding.value, np.float32), 3)[self._source(channel)]
+                value = np.broadcast_to(np.asarray(padding.value, np.float32), self.channels)[self._source(channel)]
                 plane[: shape[0], : shape[1]] = self._normalized(value, channel)
             source = resized[:, :, self._source(channel)]
             target = plane[offset[0] : offset[0] + height, offset[1] : offset[1] + width]
@@ -375,7 +403,7 @@ class Preprocessing:
 
         Returns
         -------
-        input : ndarray of float32, (N, 3, H, W)
+        input : ndarray of float32, (N, C, H, W)
         img_shape : ndarray of int64, (N, 2)
             Height and width of each image.
         """
@@ -385,7 +413,7 @@ class Preprocessing:
         shapes = {image.pad_shape for image in images}
         if len(shapes) == 1:
             return np.stack([image.input for image in images]) if len(images) > 1 else images[0].input[None], img_shape
-        inputs = np.zeros((len(images), 3, *np.max(list(shapes), axis=0)), np.float32)
+        inputs = np.zeros((len(images), self.channels, *np.max(list(shapes), axis=0)), np.float32)
         for canvas, image in zip(inputs, images, strict=True):
             canvas[:, : image.pad_shape[0], : image.pad_shape[1]] = image.input
         return inputs, img_shape
@@ -396,8 +424,9 @@ class Preprocessing:
 
     @cached_property
     def _levels(self) -> NDArray[np.float32]:
-        """The normalized values of the 256 levels of each channel, (3, 256)."""
-        return np.stack([self._normalized(np.arange(256, dtype=np.float32), channel) for channel in range(3)])
+        """The normalized values of the 256 levels of each channel, (C, 256)."""
+        levels = np.arange(256, dtype=np.float32)
+        return np.stack([self._normalized(levels, channel) for channel in range(self.channels)])
 
     def _normalized(self, values: NDArray[Any], channel: int) -> NDArray[np.float32]:
         """Subtract the mean and divide by the standard deviation of a channel."""

@@ -71,7 +71,7 @@ def _is_possible(size: int | tuple[int, ...] | str, actual: int, numbers: dict[s
     return not letter.isupper() or numbers.setdefault(letter, actual) == actual
 
 
-INPUT = Tensor("input", "float32", ("N", 3, "H", "W"), "preprocessed images, padded on the right and at the bottom")
+INPUT = Tensor("input", "float32", ("N", "C", "H", "W"), "preprocessed images, padded on the right and at the bottom")
 PROPOSALS = Tensor("proposals", "float32", ("N", "P", 4), "x1, y1, x2, y2 in pixels of input; rows of 0 are unused")
 TEXT = Tensor("text", "float32", (1, "T", "D"), "the features of a caption's tokens")
 TEXT_POSITIONS = Tensor("text_positions", "int64", (1, "T"), "the position of each token in its phrase")

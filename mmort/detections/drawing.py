@@ -110,6 +110,13 @@ def draw(image: NDArray[np.uint8] | str | os.PathLike[str], detections: Detectio
     return canvas
 
 
+def draw_beside(image: Image, versions: Sequence[Detections]) -> Image:
+    """Draw each version of the detections on a copy of an image, and put these side by side."""
+    gap = np.full((image.shape[0], MARGIN, 3), BACKGROUND, np.uint8)
+    panels = [panel for version in versions for panel in (gap, draw(image, version))]
+    return np.concatenate(panels[1:], axis=1)
+
+
 def class_colour(label: int) -> Colour:
     """Return the colour of a class: ten hues, in three tones, and again with hues between those."""
     hue = (0.55 + 0.3 * label + 0.033 * (label // 30)) % 1

@@ -90,7 +90,7 @@ def place_labels(
     colours: Sequence[Colour],
     image_size: tuple[int, int],
 ) -> list[Label]:
-    """Place a label with name and score beside or inside each box (x1, y1, x2, y2), in this order.
+    """Place a label with name and score, unless that is NaN, beside or inside each box (x1, y1, x2, y2), in this order.
 
     A label goes where it covers the least area of boxes.  Where no position is free, the name is shortened, and if that
     does not help the label is left out.  `image_size` is height and width.
@@ -131,7 +131,7 @@ def _fitting_font(
 
 def _text(font: Font, name: str, score: float, limit: float) -> str:
     """Return the text of a label that is at most `limit` wide, empty if there is none."""
-    return font.shortened(name, f" {score:.2f}", limit - 2 * _padding(font))
+    return font.shortened(name, "" if math.isnan(score) else f" {score:.2f}", limit - 2 * _padding(font))
 
 
 def _size(font: Font, text: str) -> tuple[int, int]:

@@ -4,6 +4,8 @@
 `evaluate` measures any detector: whatever takes paths of images and returns `mmort.Detections`.  Torch is not needed.
 """
 
+from mmort.evaluate.analysis import Analysis, analyze
+from mmort.evaluate.browsing import browse
 from mmort.evaluate.class_selection import select_classes
 from mmort.evaluate.coco import Coco90Dataset, CocoDataset, Objects365V1Dataset
 from mmort.evaluate.coco_metrics import CocoOptions
@@ -22,6 +24,7 @@ from mmort.evaluate.voc import VocDataset, VocOptions
 from mmort.evaluate.yolo import YoloDataset
 
 __all__ = [
+    "Analysis",
     "Coco90Dataset",
     "CocoDataset",
     "CocoOptions",
@@ -49,7 +52,9 @@ __all__ = [
     "VocDataset",
     "VocOptions",
     "YoloDataset",
+    "analyze",
     "batch_size_of",
+    "browse",
     "collect",
     "dataset_of",
     "evaluate",

@@ -17,6 +17,7 @@ from mmort.evaluate import coco_format
 from mmort.evaluate.coco_metrics import CocoOptions, coco_library, coco_metrics
 from mmort.evaluate.coco_truth import CocoTruth
 from mmort.evaluate.dataset import DatasetWarning, Metrics, SubmissionDataset
+from mmort.evaluate.image_objects import ImageObjects
 from mmort.evaluate.results import ImageResult
 
 
@@ -133,6 +134,10 @@ class CocoDataset(SubmissionDataset):
             if problem is not None:
                 got = coco_format.shown(segmentation)
                 raise ValueError(f"evaluate: annotations[{index}].segmentation must be {problem}, got {got}")
+
+    def objects(self) -> list[ImageObjects] | None:
+        """Return the objects of each image, crowds ignored; None for a file without annotations."""
+        return self.truth.objects() if self._has_objects else None
 
     def score(self, results: Sequence[ImageResult], metrics: Sequence[str], options: Mapping[str, Any]) -> Metrics:
         """Compute AP and AR; the options are those of `CocoOptions`."""

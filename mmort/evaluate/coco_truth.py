@@ -6,7 +6,7 @@ Numbers from 1 on are none of these.  They keep the order of the ids, by which e
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mmort.evaluate import coco_format
 from mmort.evaluate.coco_metrics import coco_library
+from mmort.evaluate.image_objects import ImageObjects
 
 Id = int | float | str
 
@@ -110,6 +111,42 @@ class CocoTruth:
             filled_areas=areas.count(None),
         )
 
+    def objects(self) -> list[ImageObjects]:
+        """Return the objects of each image, in the file's order; a category with several labels has the first."""
+        label_of = {number: label for label, number in reversed([*enumerate(self.category_numbers.tolist())])}
+        labels = np.array([label_of[number] for number in self.categories.tolist()], np.int64)
+        corners = np.concatenate([self.boxes[:, :2], self.boxes[:, :2] + self.boxes[:, 2:]], axis=1)
+        order = np.argsort(self.images, kind="stable")
+        starts = np.searchsorted(self.images[order], [self.image_numbers, self.image_numbers + 1])
+        rows = [order[first:last] for first, last in starts.T.tolist()]
+        return [
+            ImageObjects(
+                corners[of_image],
+                labels[of_image],
+                self.crowds[of_image],
+                self.crowds[of_image],
+                decode_masks=self._decoder(of_image),
+            )
+            for of_image in rows
+        ]
+
+    def _decoder(self, rows: NDArray[np.int64]) -> Callable[[int, int], list[NDArray[np.bool_]]] | None:
+        """Return what makes the masks of some objects; None if not all of them have one."""
+        segmentations = [self.segmentations[row] for row in rows.tolist()]
+        if not segmentations or any(segmentation is None for segmentation in segmentations):
+            return None
+
+        def decode(height: int, width: int) -> list[NDArray[np.bool_]]:
+            library = coco_library().mask
+            return [
+                np.zeros((height, width), bool)
+                if coco_format.segmentation_problem(segmentation, height, width) is not None
+                else library.decode(_lengths(segmentation, (height, width))).astype(bool)
+                for segmentation in segmentations
+            ]
+
+        return decode
+
     def annotations(self, *, masks: bool) -> dict[str, Any]:
         """Return the objects in COCO's format, in its plain form: all ids are integers from 1 on."""
         objects = [
@@ -145,10 +182,12 @@ def _area(entry: Mapping[str, Any], size: Sequence[int]) -> float:
     if segmentation is None or not all(size) or coco_format.segmentation_problem(segmentation, *size) is not None:
         width, height = map(coco_format.number, entry["bbox"][2:])
         return float((width or 0) * (height or 0))
+    return float(coco_library().mask.area(_lengths(segmentation, size)))
+
+
+def _lengths(segmentation: Any, size: Sequence[int]) -> Any:
+    """Return the compressed run lengths of a segmentation in one of COCO's three forms."""
     masks = coco_library().mask
-    lengths = segmentation
     if not isinstance(segmentation, dict):
-        lengths = masks.merge(masks.frPyObjects(segmentation, *size))
-    elif isinstance(segmentation["counts"], list):
-        lengths = masks.frPyObjects(segmentation, *size)
-    return float(masks.area(lengths))
+        return masks.merge(masks.frPyObjects(segmentation, *size))
+    return masks.frPyObjects(segmentation, *size) if isinstance(segmentation["counts"], list) else segmentation

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mmort.evaluate.dataset import Dataset, Metrics
+from mmort.evaluate.image_objects import ImageObjects
 from mmort.evaluate.results import ImageResult
 
 
@@ -46,6 +47,13 @@ class ConcatenatedDataset(Dataset):
         """Refuse what one of the data sets refuses."""
         for dataset in self.datasets:
             dataset.check(metrics, options)
+
+    def objects(self) -> list[ImageObjects] | None:
+        """Return those of all data sets, if each has some."""
+        parts = [dataset.objects() for dataset in self.datasets]
+        if any(part is None for part in parts):
+            return None
+        return [objects for part in parts if part is not None for objects in part]
 
     def score(self, results: Sequence[ImageResult], metrics: Sequence[str], options: Mapping[str, Any]) -> Metrics:
         """Compute the figures of each data set; the options are those of its format."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from mmort.evaluate.image_objects import ImageObjects
 from mmort.evaluate.results import ImageResult
 
 
@@ -91,6 +92,10 @@ class Dataset(ABC):
                 )
         if metrics and not self.images:
             raise ValueError("evaluate: the data set has no images")
+
+    def objects(self) -> list[ImageObjects] | None:
+        """Return the objects of each image; None if the data set has none, or none with boxes."""
+        return None
 
     @abstractmethod
     def score(self, results: Sequence[ImageResult], metrics: Sequence[str], options: Mapping[str, Any]) -> Metrics:

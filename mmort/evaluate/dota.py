@@ -18,6 +18,7 @@ from mmort import ops
 from mmort._files.inputs import read_text
 from mmort._files.outputs import inside, require_folder, write_output
 from mmort.evaluate.dataset import DatasetImage, Metrics, SubmissionDataset
+from mmort.evaluate.image_objects import ImageObjects
 from mmort.evaluate.mean_ap import ImageOfClass, check_mode, mean_average_precision
 from mmort.evaluate.option_checks import check_numbers, option_values
 from mmort.evaluate.results import ImageResult
@@ -108,6 +109,12 @@ class DotaDataset(SubmissionDataset):
         DotaOptions.parse(options)
         if metrics:
             _ = self._truths  # before anything is predicted
+
+    def objects(self) -> list[ImageObjects] | None:
+        """Return the objects of each image; None for a folder of images without annotations."""
+        if not any(self.annotations.glob("*.txt")):
+            return None
+        return [ImageObjects.of_rotated(truth.boxes, truth.labels) for truth in self._truths]
 
     def score(self, results: Sequence[ImageResult], metrics: Sequence[str], options: Mapping[str, Any]) -> Metrics:
         """Compute mAP with the overlap of rotated boxes; the options are those of `DotaOptions`."""

@@ -8,7 +8,7 @@ Instance Segmentation", CVPR 2019.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from mmort.evaluate import coco_format
 from mmort.evaluate.coco import CocoDataset, rows_of
 from mmort.evaluate.coco_metrics import AREAS, classwise_table, coco_library, mean_of_measured
 from mmort.evaluate.dataset import Metrics
+from mmort.evaluate.image_objects import ImageObjects
 from mmort.evaluate.option_checks import option_values
 from mmort.evaluate.results import ImageResult
 from mmort.tables import lay_out
@@ -89,6 +90,19 @@ class LvisDataset(CocoDataset):
 
     def _check_options(self, metrics: Sequence[str], options: Mapping[str, Any]) -> None:
         option_values(LvisOptions, options)
+
+    def objects(self) -> list[ImageObjects] | None:
+        """Return the objects of each image, and by which classes it is judged."""
+        objects = super().objects()
+        if objects is None:
+            return None
+        numbers = self.truth.category_numbers.tolist()
+        judged = []
+        for of_image, absent, not_exhaustive in zip(objects, self._absent, self._not_exhaustive, strict=True):
+            present = {numbers[label] for label in of_image.labels.tolist()}
+            labels = frozenset(map(numbers.index, (present | {*absent}) - {*not_exhaustive}))
+            judged.append(replace(of_image, judged=labels))
+        return judged
 
     def score(self, results: Sequence[ImageResult], metrics: Sequence[str], options: Mapping[str, Any]) -> Metrics:
         """Compute AP; the options are those of `LvisOptions`."""

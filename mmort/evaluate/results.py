@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmort._files.outputs import write_output
+from mmort.detections.detections import Detections, RunLengths
+from mmort.detections.masks import ImageMasks
 
 if TYPE_CHECKING:
-    from mmort.detections.detections import Detections, RunLengths
     from mmort.detections.panoptic import SegmentIds
 
 
@@ -54,15 +55,25 @@ class ImageResult:
         arrays = detections.boxes, detections.scores, detections.labels, encoded, detections.rotated_boxes
         return cls(*arrays, detections.segments, None if detections.segments is None else detections.image_size)
 
+    def as_detections(self, classes: Sequence[str], image_size: tuple[int, int]) -> Detections:
+        """Return the detections, to be drawn."""
+        return Detections(
+            self.boxes,
+            self.scores,
+            self.labels,
+            tuple(classes[label] for label in self.labels),
+            image_size,
+            None if self.masks is None else ImageMasks.from_arrays(map(_decoded, self.masks)),
+            rotated_boxes=self.rotated_boxes,
+        )
+
     def segment_map(self) -> NDArray[np.int64] | None:
         """Return for each pixel the index of its segment, plus one, and 0 for none; None without any segment."""
         if not self.masks:
             return None
-        from faster_coco_eval.core import mask as coco
-
         map = np.zeros(self.masks[0]["size"], np.int64)
         for index, lengths in enumerate(self.masks, 1):
-            map[coco.decode(lengths).astype(bool)] = index
+            map[_decoded(lengths)] = index
         return map
 
     def as_mmdetection(self, class_count: int) -> Any:
@@ -88,6 +99,14 @@ class ImageResult:
             return of_classes
         encoded = [{**mask, "counts": mask["counts"].encode()} for mask in self.masks]
         return of_classes, [[encoded[position] for position in of_class] for of_class in positions]
+
+
+def _decoded(lengths: RunLengths) -> NDArray[np.bool_]:
+    """Return the mask of run lengths, (H, W)."""
+    from faster_coco_eval.core import mask as coco
+
+    mask: NDArray[np.bool_] = coco.decode(lengths).astype(bool)
+    return mask
 
 
 def write_results(path: str | os.PathLike[str], results: Sequence[ImageResult], class_count: int) -> None:

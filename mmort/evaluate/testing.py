@@ -11,16 +11,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from mmort import __version__
 from mmort._files.outputs import require_new, require_output, write_output
 from mmort.detections.detections import Detections
+from mmort.detections.drawing import draw_beside
+from mmort.evaluate.analysis import analyze, write_report
+from mmort.evaluate.augmented_views import AugmentedViews
 from mmort.evaluate.class_selection import select_classes
 from mmort.evaluate.configured import batch_size_of, metric_options
 from mmort.evaluate.dataset import Dataset, Metrics, SubmissionDataset
 from mmort.evaluate.evaluation import Evaluation, Predict, collect
+from mmort.evaluate.image_objects import ImageObjects
 from mmort.evaluate.results import ImageResult, write_results
 from mmort.evaluate.saved_results import read_results
-from mmort.images import Image, opencv
-from mmort.predict import AnnotatedImages, Network, OnnxNetwork, Predictor, Preprocessing, draw, read_image
+from mmort.images import Image, image_size, opencv
+from mmort.predict import AnnotatedImages, Network, OnnxNetwork, Predictor, Preprocessing, read_image
 from mmort.predict.engines.onnxruntime import ADVICE_WITH_CONFIG
 from mmort.predict.output import count_text
 
@@ -70,17 +75,21 @@ class TestOptions:
     show : bool, default False
         Show each image in a window; a key shows the next.
     show_dir : path, optional
-        Write images with the detections to this folder.
+        Write images with the detections to this folder, beside the ground truth if the data set has objects.
+    report : path, optional
+        An HTML file that shows what is wrong: see `mmort.evaluate.analyze`.
     force : bool, default False
         Replace files that exist.
     show_score_thr : float, default 0.3
-        The lowest score in these images.
+        The lowest score in these images and in the report.
     classes : sequence of str, optional
         Evaluate these classes only, which the data set must have been opened for.
     metrics_json : path, optional
         Write the figures to this file.
     batch_size : int, optional
         Images that run together.  Default: the config's, or 1.
+    tta : bool, default False
+        Merge the detections in several views of each image, as ``test.py --tta`` of MMDetection 3 does.
     """
 
     metrics: Sequence[str] = ()
@@ -88,18 +97,20 @@ class TestOptions:
     output: str | os.PathLike[str] | None = None
     show: bool = False
     show_dir: str | os.PathLike[str] | None = None
+    report: str | os.PathLike[str] | None = None
     force: bool = False
     show_score_thr: float = 0.3
     classes: Sequence[str] | None = None
     metrics_json: str | os.PathLike[str] | None = None
     batch_size: int | None = None
+    tta: bool = False
 
     def __post_init__(self) -> None:
         if self.output is not None and not os.fspath(self.output).endswith((".pkl", ".pickle")):
             raise ValueError(f"test: output must end in .pkl, got {os.fspath(self.output)}")
         if self.metrics_json is not None and not self.metrics:
             raise ValueError("test: metrics_json needs metrics")
-        for file in (self.output, self.metrics_json):
+        for file in (self.output, self.metrics_json, self.report):
             if file is not None:
                 require_output(file)
                 if not self.force:
@@ -117,7 +128,7 @@ class TestResult:
     written : dict of Path to str
         The files and folders that were written, with what is in them if their names do not say it.
     not_drawn : tuple of str
-        The images that could not be drawn, with the reason; their results count.
+        The images that could not be drawn in `show_dir` or the report, with the reason; their results count.
     """
 
     metrics: Metrics | None
@@ -184,7 +195,12 @@ def test(
     options = TestOptions() if options is None else options
     network = OnnxNetwork(model) if isinstance(model, (str, os.PathLike)) else model
     of_metrics, submission = _metric_options(dataset, config, options)
-    masks = True if options.output or submission else None
+    if options.report is not None:
+        _require_objects(dataset)
+    if options.tta and (config is None or predict is not None):
+        raise ValueError("test: tta needs a config, which has the views, and runs on this machine")
+    views = AugmentedViews.from_config(config) if options.tta and config is not None else None
+    masks = True if options.output or submission or (options.report and network.has_masks) else None
     evaluation = Evaluation(dataset, options.metrics, masks=masks, **of_metrics)
     predictor = Predictor(
         network,
@@ -193,17 +209,16 @@ def test(
         score_threshold=0,
     )
     batch_size = batch_size_of(config or {}) if options.batch_size is None else options.batch_size
-    run: Predict = partial(predict or Predictor.predict, predictor, batch_size=batch_size)
+    run_predictor = predict or (Predictor.predict if views is None else views.predict)
+    run: Predict = partial(run_predictor, predictor, batch_size=batch_size)
     if options.classes is not None:
         run = select_classes(run, network.classes or (), options.classes)
     not_drawn: list[str] = []
     if options.show or options.show_dir is not None:
         run = partial(_shown, options, dataset, run, not_drawn)
     collect(evaluation, run)
-    result = _scored(dataset, evaluation.results, options, of_metrics, submission)
-    if options.show_dir is not None:
-        result.written[Path(options.show_dir)] = f"{count_text(len(dataset) - len(not_drawn), 'image')}, annotated"
-    return replace(result, not_drawn=tuple(not_drawn))
+    result = _scored(dataset, evaluation.results, options, of_metrics, submission, _subject(network))
+    return _with_images(result, dataset, options, not_drawn)
 
 
 def score_results(
@@ -223,7 +238,7 @@ def score_results(
     config : dict, optional
         An MMDetection config, whose options of metrics are used.
     options : TestOptions, optional
-        As for `test`; there are no images to show.
+        As for `test`; images are read for `show`, `show_dir` and `report` only.
 
     Returns
     -------
@@ -249,13 +264,26 @@ def score_results(
     1.00
     """
     options = TestOptions() if options is None else options
-    if options.show or options.show_dir is not None:
-        raise ValueError("test: saved results are not shown: show and show_dir need a detector")
+    if options.tta:
+        raise ValueError("test: tta needs a detector")
     if "PQ" in options.metrics:
         raise ValueError("test: PQ needs a detector: segments are not read from saved results")
     of_metrics, submission = _metric_options(dataset, config, options)
     dataset.check(options.metrics, of_metrics)
-    return _scored(dataset, read_results(results, dataset), options, of_metrics, submission)
+    if options.report is not None:
+        _require_objects(dataset)
+    of_images = read_results(results, dataset)
+    not_drawn: list[str] = []
+    if options.show or options.show_dir is not None:
+
+        def predict(paths: Sequence[Path]) -> Iterator[Detections]:
+            for result, path in zip(of_images, paths, strict=True):
+                yield result.as_detections(dataset.classes, image_size(path))
+
+        for _ in _shown(options, dataset, predict, not_drawn, [image.path for image in dataset.images]):
+            pass
+    result = _scored(dataset, of_images, options, of_metrics, submission, Path(results).name)
+    return _with_images(result, dataset, options, not_drawn)
 
 
 def _metric_options(
@@ -274,8 +302,9 @@ def _scored(
     options: TestOptions,
     of_metrics: Mapping[str, Any],
     submission: tuple[SubmissionDataset, str] | None,
+    subject: str,
 ) -> TestResult:
-    """Compute the metrics of results, and write what the options ask for."""
+    """Compute the metrics of results, and write what the options ask for; the subject is the report's headline."""
     written: dict[Path, str] = {}
     if options.output is not None:
         write_results(options.output, results, len(dataset.classes))
@@ -288,7 +317,37 @@ def _scored(
         figures = metrics.figures | ({"classwise": metrics.classwise} if metrics.classwise else {})
         write_output(options.metrics_json, json.dumps(_rounded(figures), indent=2) + "\n")
         written[Path(options.metrics_json)] = ""
-    return TestResult(metrics, written, ())
+    not_drawn: tuple[str, ...] = ()
+    if options.report is not None:
+        analysis = analyze(dataset, results, score_threshold=options.show_score_thr)
+        facts = {"Data set": f"{type(dataset).__name__}, {count_text(len(dataset), 'image')}", "mmort": __version__}
+        not_drawn = write_report(analysis, dataset, options.report, subject=subject, facts=facts, metrics=metrics)
+        written[Path(options.report)] = ""
+    return TestResult(metrics, written, not_drawn)
+
+
+def _with_images(result: TestResult, dataset: Dataset, options: TestOptions, not_drawn: Sequence[str]) -> TestResult:
+    """Return a result to which the images in `show_dir` are added."""
+    if options.show_dir is None:
+        return result
+    drawn = f"{count_text(len(dataset) - len(not_drawn), 'image')}, annotated"
+    return replace(
+        result,
+        written=result.written | {Path(options.show_dir): drawn},
+        not_drawn=(*not_drawn, *result.not_drawn),
+    )
+
+
+def _subject(network: TrainedNetwork) -> str:
+    """Return what a report calls a detector: its file, or its family if it runs in torch."""
+    path, detector = getattr(network, "path", None), getattr(network, "detector", None)
+    return str(getattr(detector, "family", type(network).__name__)) if path is None else Path(path).name
+
+
+def _require_objects(dataset: Dataset) -> None:
+    """Refuse a report on a data set without objects; before the detector runs."""
+    if dataset.objects() is None:
+        raise ValueError(f"test: report needs objects with boxes, which this {type(dataset).__name__} does not have")
 
 
 def _submission(dataset: Dataset, options: dict[str, Any], *, force: bool) -> tuple[SubmissionDataset, str] | None:
@@ -336,13 +395,16 @@ def _shown(
     annotated = None if options.show_dir is None else AnnotatedImages(options.show_dir, paths)
     if annotated is not None and not options.force:
         annotated.refuse_to_replace(paths)
-    for image, detections in zip(dataset.images, predict(paths), strict=True):
-        visible = detections.above(options.show_score_thr)
-        problem = None if annotated is None else annotated.try_to_write(image.path, visible)
+    objects: Sequence[ImageObjects | None] = dataset.objects() or [None] * len(paths)
+    for image, truth, detections in zip(dataset.images, objects, predict(paths), strict=True):
+        visible = [detections.above(options.show_score_thr)]
+        if truth is not None:
+            visible.insert(0, truth.as_detections(dataset.classes, detections.image_size))
+        problem = None if annotated is None else annotated.try_to_write(image.path, *visible)
         if problem is not None:
             not_drawn.append(f"{image.path}: {problem}")
         if options.show:
-            _show(image.name, draw(read_image(image.path), visible))
+            _show(image.name, draw_beside(read_image(image.path), visible))
         yield detections
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from mmort._files.inputs import open_regular, read_text
 from mmort.evaluate.coco_format import listed
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
+from mmort.evaluate.image_objects import ImageObjects
 from mmort.evaluate.mean_ap import ImageOfClass, check_mode, mean_average_precision
 from mmort.evaluate.option_checks import check_numbers, option_values
 from mmort.evaluate.recall import recalls
@@ -106,6 +107,13 @@ class VocDataset(Dataset):
             self._mode(parsed)
         if metrics:
             _ = self._truths  # before anything is predicted
+
+    def objects(self) -> list[ImageObjects]:
+        """Return the objects of each image; difficult ones are ignored."""
+        return [
+            ImageObjects(truth.boxes.astype(float), truth.labels, truth.difficult, np.zeros(len(truth.labels), bool))
+            for truth in self._truths
+        ]
 
     def score(self, results: Sequence[ImageResult], metrics: Sequence[str], options: Mapping[str, Any]) -> Metrics:
         """Compute mAP and recall; the options are those of `VocOptions`."""

@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 Image = NDArray[np.uint8]
 """[H, W, 3]; blue, green, red."""
 
+ColorType = Literal["color", "grayscale", "unchanged"]
+"""What of a file is read, by MMDetection's names: three channels, one, or all that it has, in their own type."""
+
+LEVEL_TYPES = "uint8", "uint16", "int16", "float32"
+"""The dtypes of images that are read unchanged."""
+
 MAX_FILE_BYTES = 2**31 - 1
 """OpenCV decodes no more."""
 
@@ -39,18 +45,21 @@ MAX_PIXELS_VARIABLE = "OPENCV_IO_MAX_IMAGE_PIXELS"
 """The environment variable by which OpenCV is told how many pixels an image may have; by default 2**30."""
 
 
-def read_image(path: str | os.PathLike[str]) -> Image:
+def read_image(path: str | os.PathLike[str], color_type: ColorType = "color") -> Image:
     """Read an image file.
 
     Parameters
     ----------
     path : path
         In any format that OpenCV reads.
+    color_type : {"color", "grayscale", "unchanged"}, default "color"
+        What is read of it, as in MMDetection.
 
     Returns
     -------
     ndarray of uint8, (H, W, 3)
-        Blue, green, red; rotated upright if the file's EXIF data asks for it.
+        Blue, green, red; rotated upright if the file's EXIF data asks for it.  (H, W, 1) if "grayscale"; if
+        "unchanged", (H, W, C) of the file's own channels and dtype, not rotated.
 
     Raises
     ------
@@ -65,7 +74,7 @@ def read_image(path: str | os.PathLike[str]) -> Image:
     """
     data = read_bytes("image", path, MAX_FILE_BYTES)
     try:
-        return decode_image(data)
+        return decode_image(data, color_type)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
@@ -102,6 +111,44 @@ def as_image(function: str, image: NDArray[Any] | str | os.PathLike[str]) -> Ima
     return np.repeat(image.reshape(*image.shape[:2], 1), 3, axis=2) if channels == 1 else image[..., :3]
 
 
+def as_channels(function: str, image: NDArray[Any] | str | os.PathLike[str], color_type: ColorType) -> NDArray[Any]:
+    """Return an image with the channels that a detector takes, as `as_image` does for color.
+
+    Parameters
+    ----------
+    function : str
+        What errors begin with.
+    image : ndarray or path
+        For "grayscale" an array that `as_image` takes, of which OpenCV mixes blue, green and red; for "unchanged" one
+        of any channels, (H, W) or (H, W, C), of uint8, uint16, int16 or float32.
+    color_type : {"color", "grayscale", "unchanged"}
+
+    Raises
+    ------
+    ValueError, TypeError, OSError, ImportError
+        As for `as_image`.
+    """
+    if color_type == "color":
+        return as_image(function, image)
+    if isinstance(image, (str, os.PathLike)):
+        return read_image(image, color_type)
+    if color_type == "grayscale":
+        pixels = as_image(function, image)
+        if image.ndim == 2 or image.shape[2] == 1:
+            return pixels[..., :1]
+        cv2 = opencv()
+        grey: NDArray[Any] = cv2.cvtColor(np.ascontiguousarray(pixels), cv2.COLOR_BGR2GRAY)
+        return grey[..., None]
+    if not isinstance(image, np.ndarray):
+        raise TypeError(f"{function}: image must be a numpy array or a path, got {type(image).__name__}")
+    if image.dtype not in LEVEL_TYPES or image.ndim not in (2, 3) or not image.size:
+        raise ValueError(
+            f"{function}: image must be [H, W, C] or [H, W] of {', '.join(LEVEL_TYPES)}, got {[*image.shape]} of "
+            f"{image.dtype}"
+        )
+    return image[..., None] if image.ndim == 2 else image
+
+
 def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
     """Return the height and width of the image that `read_image` returns, of most files without decoding them.
 
@@ -132,7 +179,7 @@ def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
     return height, width
 
 
-def decode_image(data: bytes) -> Image:
+def decode_image(data: bytes, color_type: ColorType = "color") -> Image:
     """Decode the content of an image file, as `read_image` does.
 
     Raises
@@ -151,8 +198,9 @@ def decode_image(data: bytes) -> Image:
     else:
         if asked is not None:
             require_proportion(asked, len(data))
+    flags = {"color": cv2.IMREAD_COLOR, "grayscale": cv2.IMREAD_GRAYSCALE, "unchanged": cv2.IMREAD_UNCHANGED}
     try:
-        image: Image | None = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR) if readable else None
+        image: Image | None = cv2.imdecode(np.frombuffer(data, np.uint8), flags[color_type]) if readable else None
     except cv2.error:  # an image above OpenCV's size limit, among others
         image = None
     if image is None:
@@ -160,6 +208,8 @@ def decode_image(data: bytes) -> Image:
         if readable and asked is not None and limit.isdecimal() and asked.width * asked.height > int(limit):
             raise ValueError(f"states {asked.width} x {asked.height} pixels, and {MAX_PIXELS_VARIABLE} allows {limit}")
         raise ValueError("not an image in a format that OpenCV reads, or cut short")
+    if color_type != "color":
+        return image[..., None] if image.ndim == 2 else image
     # OpenCV 5 does not repeat the grey of PFM files.
     return cv2.cvtColor(image, cv2.COLOR_GRAY2BGR) if image.ndim == 2 else image
 
@@ -237,7 +287,7 @@ def resize(
     kind = {"bilinear": cv2.INTER_LINEAR, "bicubic": cv2.INTER_CUBIC}[interpolation]
     # Of other arrays OpenCV makes a copy itself, and crashes if there is no memory for it.
     resized: Image = cv2.resize(np.ascontiguousarray(image), (width, height), interpolation=kind)
-    return resized
+    return resized if resized.ndim == image.ndim else resized[..., None]  # OpenCV leaves an axis of 1 out
 
 
 def look_up(levels: NDArray[np.float32], source: NDArray[np.uint8], target: NDArray[np.float32]) -> None:

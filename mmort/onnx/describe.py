@@ -110,6 +110,9 @@ def report(facts: dict[str, Any]) -> str:
     ]
     if facts.get("parameters"):
         rows.append(("parameters", ", ".join(f"{count:,} {name}" for name, count in facts["parameters"].items())))
+    if facts.get("run"):
+        sizes = " and ".join("x".join(map(str, shape)) for shape in facts["run"]["sizes"])
+        rows.append(("multiply-adds", f"{facts['run']['multiply_adds'] / 1e9:,.3f} G at {sizes}"))
     for name, operator in facts["operators"].items():
         count = f"{operator['nodes']} node{'s' * (operator['nodes'] != 1)}"
         rows.append((name, f"{count}, {operator['provider'] or 'of an unknown library'}"))

@@ -195,7 +195,7 @@ def _batches(paths: Sequence[Path], batch_size: int) -> Iterator[list[Path]]:
 def _noise(predictor: Predictor) -> Image:
     """Return an image of noise, of a size that the preprocessing resizes to."""
     width, height = predictor.preprocessing.size or NOISE_SIZE
-    return np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
+    return np.random.default_rng(0).integers(0, 256, (height, width, predictor.preprocessing.channels), np.uint8)
 
 
 def _run(predictor: Predictor, paths: Sequence[Path], noise: Image | None, batch_size: int) -> Seconds:
@@ -211,7 +211,7 @@ def _run(predictor: Predictor, paths: Sequence[Path], noise: Image | None, batch
     images = [noise] * batch_size if noise is not None else []
     if noise is None:
         with timed("read"):
-            images = [read_image(path) for path in paths]
+            images = [read_image(path, predictor.preprocessing.color_type) for path in paths]
     with timed("preprocess"):
         prepared = [predictor.preprocessing(image) for image in images if image is not None]
         input, img_shape = predictor.input_of(prepared)

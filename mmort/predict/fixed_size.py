@@ -35,7 +35,7 @@ def fit(
             f"padding to {number} images of {height} x {width} makes more than {MAX_PADDED_PIXELS} pixels, the limit; "
             "export the model without --static and --shape, or for smaller inputs"
         )
-    padded = np.zeros((number, 3, height, width), np.float32)
+    padded = np.zeros((number, input.shape[1], height, width), np.float32)
     padded[: size[0], :, : size[1], : size[2]] = input
     unused = np.tile(np.array([height, width], np.int64), (number - size[0], 1))
     return padded, np.concatenate([img_shape, unused])

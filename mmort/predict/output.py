@@ -13,7 +13,7 @@ from typing import Any
 from mmort._files.outputs import inside, require_folder, write_output
 from mmort._files.text import path_text
 from mmort.detections.detections import Detections
-from mmort.detections.drawing import draw
+from mmort.detections.drawing import draw_beside
 from mmort.images import read_image, write_image
 from mmort.predict.image_files import identity
 
@@ -217,17 +217,17 @@ class AnnotatedImages:
         """Return the file of an image: of the same format, if OpenCV writes colours in it, and otherwise PNG."""
         return self._targets[image]
 
-    def write(self, image: Path, detections: Detections) -> None:
-        """Draw the detections on an image, and write it."""
+    def write(self, image: Path, *versions: Detections) -> None:
+        """Draw detections on an image, and write it; several versions side by side."""
         target = self.path(image)
-        drawn = draw(read_image(image), detections)
+        drawn = draw_beside(read_image(image), versions)
         target.parent.mkdir(parents=True, exist_ok=True)
         inside(self._directory, target.relative_to(self._directory))  # a link may have come since
         write_image(target, drawn)
         self._written.add(image)
         self._earlier.discard(image)
 
-    def try_to_write(self, image: Path, detections: Detections) -> Exception | None:
+    def try_to_write(self, image: Path, *versions: Detections) -> Exception | None:
         """Do what `write` does; return why that failed, which shall not end a run over many images.
 
         Raises
@@ -236,7 +236,7 @@ class AnnotatedImages:
             If a library is missing, which is not the image's fault.
         """
         try:
-            self.write(image, detections)
+            self.write(image, *versions)
         except ImportError:
             raise
         except Exception as error:  # OpenCV's own, besides those documented

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mmort._files.inputs import require_regular
-from mmort.images import Image, read_image, require_proportion
+from mmort.images import LEVEL_TYPES, ColorType, Image, read_image, require_proportion
 from mmort.images.sizes import Demand
 
 DRIVERS = {".jp2": "JP2OpenJPEG", ".tif": "GTiff", ".tiff": "GTiff", ".vrt": "VRT"}
@@ -45,8 +46,11 @@ class Pixels(Protocol):
 
 
 @contextmanager
-def open_pixels(image: Image | str | os.PathLike[str]) -> Iterator[Pixels]:
+def open_pixels(image: NDArray[Any] | str | os.PathLike[str], color_type: ColorType = "color") -> Iterator[Pixels]:
     """Open an image: an array (H, W, 3) of uint8 in blue, green, red, or a file.
+
+    With another `color_type`, arrays and files are those that `mmort.images.as_channels` takes.  Files read by rasterio
+    have their bands in their order, but blue, green, red where a file calls them so, as OpenCV has them.
 
     Raises
     ------
@@ -59,11 +63,14 @@ def open_pixels(image: Image | str | os.PathLike[str]) -> Iterator[Pixels]:
         If the file's format needs rasterio, or OpenCV, and it is not installed.
     """
     if isinstance(image, np.ndarray):
+        if color_type != "color":
+            yield _ArrayPixels(image)  # whose parts are checked as images are
+            return
         if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
             raise ValueError(f"image must be [H, W, 3] of uint8, got {[*image.shape]} of {image.dtype}")
         yield _ArrayPixels(image)
     elif Path(image).suffix.lower() not in DRIVERS:
-        yield _ArrayPixels(read_image(image))
+        yield _ArrayPixels(read_image(image, color_type))
     else:
         try:
             import rasterio
@@ -80,7 +87,7 @@ def open_pixels(image: Image | str | os.PathLike[str]) -> Iterator[Pixels]:
                 raise OSError(f"{image}: {error}") from error
         # By default the blocks that GDAL has decoded may take a twentieth of the machine's memory.
         with rasterio.Env(GDAL_CACHEMAX=CACHE_MEGABYTES), file:
-            yield _FilePixels(image, file)
+            yield _FilePixels(image, file, color_type)
 
 
 @dataclass(frozen=True)
@@ -105,20 +112,33 @@ class _ArrayPixels:
 class _FilePixels:
     """A file that rasterio has opened."""
 
-    def __init__(self, path: str | os.PathLike[str], file: Any) -> None:
-        if set(file.dtypes) != {"uint8"} or file.count not in (1, 3, 4):
+    def __init__(self, path: str | os.PathLike[str], file: Any, color_type: ColorType) -> None:
+        if color_type == "unchanged":
+            if len(set(file.dtypes)) != 1 or file.dtypes[0] not in LEVEL_TYPES:
+                raise ValueError(
+                    f"{path}: bands must be of one type, {', '.join(LEVEL_TYPES)}, got "
+                    f"{', '.join(sorted(set(file.dtypes)))}"
+                )
+        elif color_type == "grayscale" and (file.count != 1 or file.dtypes[0] != "uint8"):
+            raise ValueError(f"{path}: must have 1 band of uint8, got {file.count} of {file.dtypes[0]}")
+        elif set(file.dtypes) != {"uint8"} or file.count not in (1, 3, 4):
             raise ValueError(
                 f"{path}: must have 1, 3 or 4 bands of uint8 (gray, or red, green, blue and perhaps opacity), got "
                 f"{file.count} of {', '.join(sorted(set(file.dtypes)))}"
             )
         if file.driver != "VRT":  # whose pixels are in other files
-            asked = Demand(file.width, file.height, file.width * file.height * file.count)
+            size = file.width * file.height * file.count * np.dtype(file.dtypes[0]).itemsize
+            asked = Demand(file.width, file.height, size)
             try:
                 require_proportion(asked, os.path.getsize(path))
             except ValueError as error:
                 raise ValueError(f"{path}: {error}") from None
         self._path, self._file = path, file
-        self._bands = (1, 1, 1) if file.count == 1 else (3, 2, 1)
+        self._bands = tuple(range(1, file.count + 1))
+        if color_type == "color":
+            self._bands = (1, 1, 1) if file.count == 1 else (3, 2, 1)
+        elif [kind.name for kind in file.colorinterp[:3]] == ["red", "green", "blue"]:
+            self._bands = (3, 2, 1, *self._bands[3:])
         self.height, self.width = int(file.height), int(file.width)
 
     def read(self, top: int, left: int, height: int, width: int) -> Image:

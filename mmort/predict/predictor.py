@@ -376,7 +376,9 @@ class Predictor:
 
     def _prepare(self, image: ImageSource) -> Prepared:
         """Read and preprocess an image."""
-        return self.preprocessing(decode_image(image) if isinstance(image, bytes) else image)
+        if isinstance(image, bytes):
+            image = decode_image(image, self.preprocessing.color_type)
+        return self.preprocessing(image)
 
     def _outcomes(
         self, images: Iterator[ImageSource], batch_size: int, return_exceptions: bool

@@ -105,7 +105,7 @@ def predict_windows(
     predictor : Predictor
         Of upright or rotated boxes, perhaps with masks.
     image : ndarray of uint8, (H, W, 3), or path
-        Blue, green, red; a memory map for instance.
+        Blue, green, red; a memory map for instance.  Of other channels and dtypes if the detector's are.
     windows : Windows
     batch_size : int, default 1
         Windows that run together.
@@ -134,7 +134,7 @@ def predict_windows(
     >>> len(predict_windows(Predictor(MODEL), IMAGES[0], Windows(140, 60)).above(0.9))
     6
     """
-    with open_pixels(image) as pixels:
+    with open_pixels(image, predictor.preprocessing.color_type) as pixels:
         positions = windows.positions(pixels.height, pixels.width)
 
         def crops() -> Iterator[Image]:

@@ -267,6 +267,7 @@ def options_of(command):
         ("demo", []),
         ("export", ["--output-file"]),
         ("parity", ["--output-file"]),
+        ("browse", []),
         ("portable", []),
         ("predict", ["--out-dir"]),
         ("quantize", []),

@@ -45,6 +45,9 @@ COMMANDS = {
         ENGINE | {"backend", "cfg_options", "extensions", "format_only", "texts", "vocabulary"},
         {"dataset", "labels_by_name", "options", "predict"},
     ),
+    "browse": Command(
+        (mmort.evaluate.dataset_of, mmort.evaluate.browse), DATA, {"cfg_options"}, {"dataset", "labels_by_name"}
+    ),
     "verify": Command(
         (verify_against,), MODEL | {"library": "libraries", "image": "inputs"}, {"json"}, {"example_image"}
     ),

@@ -17,6 +17,7 @@ from mmort import cli, demo
 from mmort.configs import read_config
 from mmort.detect import build
 from mmort.detect.network import load_network
+from mmort.detections.drawing import MARGIN
 from mmort.predict import Predictor, read_image
 from mmort.predict.engines import onnxruntime as network
 from mmort.predict.engines import ray as ray_engine
@@ -113,7 +114,14 @@ def test_saved_results(boxes, tmp_path):
     printed(*again, "--format-only", "--eval-options", prefix)
     assert figures(printed("test", tmp_path / "again.bbox.json", *ann, "--eval", "bbox")) == boxes
     assert figures(printed("test", demo.CONFIG, tmp_path / "results.pkl", *ann, "--eval", "bbox")) == boxes
-    assert "are for a detector" in misused(*again, "--show-dir", tmp_path / "shown")
+    assert "are for a detector" in misused(*again, "--eval", "bbox", "--backend", "torch")
+    message = "and --img-dir for --report, --show and --show-dir"
+    assert message in misused(*again, "--show-dir", tmp_path / "shown")
+    printed(*again, *DATA, "--show-dir", tmp_path / "saved")
+    printed(*COMMAND, "--show-dir", tmp_path / "shown")
+    for path in demo.IMAGES:
+        of_file, of_detector = (read_image(tmp_path / folder / path.name) for folder in ("saved", "shown"))
+        assert (of_file != of_detector).mean() < 1e-3  # masks of run lengths are the same; boxes may be rounded
     assert "MODEL must be saved results, and --ann must be given" in misused(*again[:2], "--eval", "bbox")
     assert "segm needs masks" not in printed(*again, "--eval", "segm")
 
@@ -244,7 +252,10 @@ def test_show(monkeypatch):
     for name in ("waitKey", "destroyWindow"):
         monkeypatch.setattr(cv2, name, lambda *_: None)
     assert printed(*COMMAND, "--show") == ""
-    assert shown == [(path.name, read_image(path).shape[:2]) for path in demo.IMAGES]
+    sizes = [read_image(path).shape[:2] for path in demo.IMAGES]
+    assert shown == [  # the ground truth, and beside it the detections
+        (path.name, (height, 2 * width + MARGIN)) for path, (height, width) in zip(demo.IMAGES, sizes, strict=True)
+    ]
 
     def fail(title, picture):
         raise cv2.error("not implemented")
@@ -273,8 +284,49 @@ def test_show_dir(tmp_path):
     assert printed(*COMMAND, "--show-dir", tmp_path / "new" / "pictures") == wrote
     for path in demo.IMAGES:
         drawn, image = read_image(tmp_path / "new" / "pictures" / path.name), read_image(path)
-        assert drawn.shape == image.shape
-        assert (drawn != image).mean() > 0.05
+        truth, detections = drawn[:, : image.shape[1]], drawn[:, -image.shape[1] :]
+        assert drawn.shape == (image.shape[0], 2 * image.shape[1] + MARGIN, 3)
+        assert (truth != image).mean() > 0.05
+        assert (detections != image).mean() > 0.05
+        assert 0.01 < (truth != detections).mean() < 0.5
+
+
+def test_tta(first, tmp_path):
+    """A detector that finds the same box in each view finds two in an image."""
+    annotations = json.loads(first.read_text())
+    annotations["categories"] = [{"id": number, "name": name} for number, name in enumerate("ab")]
+    annotations["annotations"] = []
+    (tmp_path / "a.json").write_text(json.dumps(annotations))
+    steps = [{"type": "LoadImageFromFile"}, {"type": "Resize", "scale": (32, 16), "keep_ratio": True}]
+    data_set = {"type": "CocoDataset", "ann_file": "a.json", "pipeline": [*steps, {"type": "PackDetInputs"}]}
+    config = {"model": {"data_preprocessor": {"pad_size_divisor": 16}}, "test_dataloader": {"dataset": data_set}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    model = tiny_detector.write(tmp_path / "tiny.onnx", metadata={"classes": '["a", "b"]'})
+    out = tmp_path / "r.pkl"
+    command = "test", tmp_path / "config.json", model, "--ann", tmp_path / "a.json", *DATA[2:], "--out", out, "--force"
+    counts = []
+    for option in ((), ("--tta",)):
+        code, _, err = run(*command, *option)
+        assert code == 0, err
+        (boxes,) = pickle.loads(out.read_bytes())
+        counts.append(list(map(len, boxes)))
+    assert counts == [[0, 1], [0, 2]]
+    message = "--tta is for a CONFIG and a detector that runs on this machine"
+    assert message in misused("test", model, "--ann", tmp_path / "a.json", *DATA[2:], "--out", out, "--tta")
+
+
+def test_report(tmp_path):
+    report = tmp_path / "report.html"
+    assert printed(*COMMAND, "--report", report) == f"wrote {report}\n"
+    text = report.read_text(encoding="utf-8")
+    assert "<h1>mask_rcnn.onnx</h1>" in text
+    assert "4 images with 22 objects: 22 found, 0 missed; 2 detections are wrong" in text
+    assert refused(*COMMAND, "--report", report) == f"mmort: error: output file exists: {report}; --force replaces it\n"
+    printed(*COMMAND, "--report", report, "--show-score-thr", 0.9, "--force")
+    assert "Detections count from a score of 0.9" in report.read_text(encoding="utf-8")
+    torch_command = "test", demo.CONFIG, demo.CHECKPOINT, *DATA, "--backend", "torch"
+    printed(*torch_command, "--report", report, "--force")
+    assert "<h1>Mask R-CNN</h1>" in report.read_text(encoding="utf-8")
 
 
 def test_results_in_cocos_format_are_replaced_with_force_only(tmp_path):
@@ -293,7 +345,7 @@ def test_show_dir_replaces_with_force_only(tmp_path):
     assert refused(*COMMAND, "--show-dir", tmp_path) == message
     assert (os.listdir(tmp_path), drawn.read_text()) == ([drawn.name], "mine")
     printed(*COMMAND, "--show-dir", tmp_path, "--force")
-    assert read_image(drawn).shape == read_image(demo.IMAGES[2]).shape
+    assert len(read_image(drawn)) == len(read_image(demo.IMAGES[2]))
 
 
 def test_show_dir_never_overwrites_an_image(first, tmp_path):
@@ -314,7 +366,8 @@ def test_show_dir_never_overwrites_an_image(first, tmp_path):
 def test_show_score_thr(tmp_path):
     printed(*COMMAND, "--show-dir", tmp_path, "--show-score-thr", 1)
     for path in demo.IMAGES:
-        assert (read_image(tmp_path / path.name) == read_image(path)).all()
+        image = read_image(path)
+        assert (read_image(tmp_path / path.name)[:, -image.shape[1] :] == image).all()
 
 
 @pytest.fixture

@@ -113,3 +113,21 @@ def test_configs_without_a_model():
 def test_class_names_that_fit_the_model(model, data_set, classes):
     config = {"model": model} | ({} if data_set is None else {"test_dataloader": {"dataset": data_set}})
     assert DetectorConfig(config).fitting_classes == classes
+
+
+@pytest.mark.parametrize(("others", "left_out"), [([], ()), ([(5, 6), (7, 8)], ("2 more of img_scale: ",))])
+def test_of_several_sizes_the_first_is_taken(others, left_out):
+    resize = {"type": "Resize", "keep_ratio": True}
+    step = {"type": "MultiScaleFlipAug", "img_scale": [(30, 40), *others], "transforms": [resize]}
+    config = DetectorConfig({"model": {}, "test_pipeline": [step]})
+    assert config.test_pipeline.size == (30, 40)
+    texts = config.test_time_augmentation
+    assert len(texts) == len(left_out)
+    assert all(text.startswith(beginning) for text, beginning in zip(texts, left_out, strict=True))
+
+
+def test_views_of_mmdetection_3_are_left_out():
+    assert DetectorConfig({"model": {}, "tta_model": {"type": "DetTTAModel"}}).test_time_augmentation == (
+        "test-time augmentation (tta_model): the file detects in one view, at one scale",
+    )
+    assert DetectorConfig({"model": {}}).test_time_augmentation == ()

@@ -70,7 +70,15 @@ preprocessings = st.builds(
     pad_add=st.integers(0, 4096),
     padding=st.none() | paddings,
     flip=st.booleans(),
-    **{name: st.sampled_from(words) for name, words in WORDS_OF_PREPROCESSING.items()},
+    **{name: st.sampled_from(words) for name, words in WORDS_OF_PREPROCESSING.items() if name != "color_type"},
+) | st.integers(1, 16).flatmap(
+    lambda channels: st.builds(
+        Preprocessing,
+        mean=st.tuples(*[numbers] * channels),
+        std=st.tuples(*[st.floats(1e-3, 1e6)] * channels),
+        padding=st.none() | st.builds(Padding, value=st.tuples(*[numbers] * channels)),
+        color_type=st.sampled_from(("grayscale", "unchanged") if channels == 1 else ("unchanged",)),
+    )
 )
 panoptics = st.builds(
     PanopticFormat,

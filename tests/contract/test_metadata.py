@@ -33,6 +33,7 @@ def test_what_mmort_writes_is_read_back():
         pad_or=127,
         pad_add=1,
         padding=Padding((104, 117, 123), (640, 640), True, 32),
+        color_type="unchanged",
     )
     masks = MaskFormat("image", 0, 8, "scale", "masks", "masks", "corners", PanopticFormat("instances", 80, 133))
     entries = {
@@ -75,9 +76,9 @@ def test_other_types_are_no_defaults(value):
     [
         ({"to_rgb": "no"}, 'to_rgb must be true or false, got "no"'),
         ({"to_rgb": 1}, "to_rgb must be true or false, got 1"),
-        ({"mean": "abc"}, 'mean must be three finite numbers, got "abc"'),
-        ({"mean": [1, 2, True]}, "mean must be three finite numbers, got [1, 2, true]"),
-        ({"std": [1, 1, 1e39]}, "std must be three finite numbers, got [1, 1, 1e+39]"),
+        ({"mean": "abc"}, 'mean must be finite numbers, one for each channel, at most 16, got "abc"'),
+        ({"mean": [1, 2, True]}, "mean must be finite numbers, one for each channel, at most 16, got [1, 2, true]"),
+        ({"std": [1, 1, 1e39]}, "std must be finite numbers, one for each channel, at most 16, got [1, 1, 1e+39]"),
         ({"size": 5}, "size must be width and height, "),
         ({"size": [2.5, 5]}, "size must be width and height, "),
         ({"size": [2**20, 2**20]}, "size must be width and height, integers from 1 with a product of at most 16777216"),
@@ -86,7 +87,10 @@ def test_other_types_are_no_defaults(value):
         ({"pad_add": -1}, "pad_add must be an integer from 0 to 4096, got -1"),
         ({"padding": 5}, "padding must be an object, got 5"),
         ({"padding": {"size_divisor": True}}, "padding.size_divisor must be an integer from 1 to 4096, got true"),
-        ({"padding": {"value": [0]}}, "padding.value must be a finite number, three of them, or null, got [0]"),
+        (
+            {"padding": {"value": [0, "a"]}},
+            'padding.value must be a finite number, one for each channel, or null, got [0, "a"]',
+        ),
         ({"resize_backend": []}, "resize_backend must be 'cv2' or 'pillow' or 'torchvision', got []"),
     ],
 )

@@ -259,7 +259,7 @@ CENTER_PAD = {"test_mode": True, "mean": [0, 0, 0], "std": [1, 1, 1], "to_rgb": 
         ({"type": "Resize", "scale": (0, 4)}, "size must be positive"),
         ({"type": "Resize", "scale_factor": 2.0}, "scale_factor=1.0 only"),
         ({"type": "Resize", "img_scale": (3, 4), "ratio_range": (0.5, 1)}, "ratio_range"),
-        ({"type": "MultiScaleFlipAug", "img_scale": [(3, 4), (5, 6)], "transforms": []}, "needs one size"),
+        ({"type": "MultiScaleFlipAug", "img_scale": [(3, 4), (5, 6, 7)], "transforms": []}, "needs one size"),
         (
             {"type": "Resize", "scale": (1, 2), "backend": "tifffile"},
             "resize_backend must be 'cv2', 'pillow' or 'torchvision', got 'tif",
@@ -277,7 +277,7 @@ CENTER_PAD = {"test_mode": True, "mean": [0, 0, 0], "std": [1, 1, 1], "to_rgb": 
         ({"type": "Normalize", "mean": [1, 1, 1], "std": [1, 0, 1]}, "std must be 3 numbers, none of which is 0, got"),
         ({"type": "Normalize", "mean": [1, 1, 1]}, "step Normalize of the test pipeline must have std"),
         ({"scale": (3, 4)}, "a step of the test pipeline has no entry 'type'"),
-        ({"type": "LoadImageFromFile", "color_type": "grayscale"}, "color_type='color' only"),
+        ({"type": "LoadImageFromFile", "color_type": "color_ignore_orientation"}, "'grayscale' or 'unchanged' only"),
         (
             {"type": "RandomCenterCropPad", "test_pad_mode": ["size_divisor", 127], **CENTER_PAD},
             "'logical_or' only",

@@ -297,7 +297,7 @@ def test_files_for_all_sizes_are_traced_at_a_size_that_freezes_no_map(changes, s
     """One cell or window along a side is a constant to torch, and larger images failed in ONNX Runtime."""
     config = read_config(FCOS[0])
     config["model"] |= changes
-    assert sufficient_shape(build(config), 160, 192, round) == shape
+    assert sufficient_shape(build(config), 3, 160, 192, round) == shape
 
 
 def test_files_of_one_size_hold_every_image_of_the_pipeline():

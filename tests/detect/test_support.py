@@ -73,7 +73,7 @@ def test_command(tmp_path, capsys):
     assert capsys.readouterr().out == f"{path}: supported\n"
     path.write_text(path.read_text() + "\ntta_model = dict(type='DetTTAModel')\n")
     assert main(["export", str(path), "--check"]) == 0
-    note = "note: test-time augmentation (tta_model) is not exported: the file detects in one view, at one scale"
+    note = "left out: test-time augmentation (tta_model): the file detects in one view, at one scale"
     assert capsys.readouterr().out == f"{path}: supported\n{note}\n"
     options = ["model.backbone.depth=7", "model.neck.type=NoFPN"]
     assert main(["export", str(path), "--check", "--cfg-options", *options]) == 1

@@ -7,7 +7,7 @@ import types
 import numpy as np
 import pytest
 
-from mmort.evaluate import CocoDataset, DatasetWarning, Evaluation, ImageResult, LvisDataset, dataset_of
+from mmort.evaluate import CocoDataset, DatasetWarning, Evaluation, ImageResult, LvisDataset, analyze, dataset_of
 from tests.evaluate.test_coco import HEIGHT, WIDTH, disc, random_box
 
 NAMES = ["ant", "bee", "cow", "dog", "emu", "fox"]
@@ -137,3 +137,15 @@ def test_of_configs(file, annotations):
             assert type(dataset_of(config)) is CocoDataset
         with pytest.raises(ValueError, match=rf"{kind}\[1\]\.{name} in .* must be .*, as in LVIS"):
             LvisDataset(file, ".")
+
+
+def test_errors_are_those_of_classes_by_which_an_image_is_judged(file, results):
+    """So that AP at an IoU of 0.5 is LVIS's."""
+    dataset = LvisDataset(file, "images")
+    best = [ImageResult(result.boxes[:300], result.scores[:300], result.labels[:300]) for result in results]
+    analysis = analyze(dataset, best, score_threshold=0)
+    figures = dataset.score(best, ["bbox"], {}).figures
+    mean = np.mean([curve.average_precision for curve in analysis.curves])
+    assert mean == pytest.approx(figures["bbox_AP50"], abs=1e-12)
+    as_coco = analyze(CocoDataset(file, "images"), best, score_threshold=0)
+    assert mean > np.mean([curve.average_precision for curve in as_coco.curves]) + 0.01

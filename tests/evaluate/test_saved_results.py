@@ -240,8 +240,6 @@ def test_wrong_pickles(digits, tmp_path, content, message):
 
 def test_refused(digits, saved, tmp_path):
     for options, message in (
-        ({"show": True}, "show and show_dir need a detector"),
-        ({"show_dir": tmp_path}, "show and show_dir need a detector"),
         ({"metrics": ["PQ"]}, "PQ needs a detector"),
         ({"metrics": ["mAP"]}, "metric 'mAP' is not one of this data set"),
     ):

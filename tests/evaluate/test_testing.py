@@ -9,9 +9,10 @@ import pytest
 import mmort.evaluate
 from mmort import demo
 from mmort.configs import read_config
+from mmort.detections.drawing import draw_beside
 from mmort.evaluate import TestOptions as Options
 from mmort.evaluate.parity import compare_models
-from mmort.predict import OnnxNetwork, Predictor, draw, read_image
+from mmort.predict import OnnxNetwork, Predictor, read_image
 from tests.predict import tiny_detector
 
 
@@ -64,14 +65,14 @@ def test_the_pipeline_of_the_config_is_used(network, digits):
 
 
 def test_an_image_that_cannot_be_drawn_counts(network, digits, tmp_path, monkeypatch):
-    def failing(image, detections):
+    def failing(image, versions):
         if image.shape == first:
             raise ValueError("no room")
-        return draw(image, detections)
+        return draw_beside(image, versions)
 
     first = read_image(demo.IMAGES[0]).shape
     assert all(read_image(path).shape != first for path in demo.IMAGES[1:])
-    monkeypatch.setattr("mmort.predict.output.draw", failing)
+    monkeypatch.setattr("mmort.predict.output.draw_beside", failing)
     result = mmort.evaluate.test(network, digits, options=Options(metrics=["bbox"], show_dir=tmp_path))
     assert result.not_drawn == (f"{demo.IMAGES[0]}: no room",)
     assert result.written == {tmp_path: "3 images, annotated"}

@@ -34,6 +34,7 @@ VALID = (
     ["export", "config.py", "--check"],
     ["export", "config.py", "checkpoint.pth", "--texts", "texts.json"],
     ["benchmark", "model.onnx", "images"],
+    ["browse", "--ann", "annotations.json", "--img-dir", "images", "-o", "out"],
     ["parity", "config.py", "checkpoint.pth"],
     ["parity", "model.onnx", "other.onnx", "images"],
     ["parity", "model.onnx", "other.onnx", "--ann", "data.yaml"],

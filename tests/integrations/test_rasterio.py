@@ -3,6 +3,7 @@
 import re
 import socket
 
+import cv2
 import numpy as np
 import pytest
 import rasterio
@@ -101,3 +102,27 @@ def test_damaged_files_are_named(tmp_path, rng, name, driver):
         with pytest.raises(OSError, match=re.escape(name)) as caught, open_pixels(tmp_path / name) as pixels:
             pixels.read(0, 0, 60, 90)
         assert "previous exception" not in str(caught.value)
+
+
+def test_bands_of_files_are_read_in_opencvs_order(tmp_path):
+    rng = np.random.default_rng(0)
+    for count, order, kind in (
+        (1, [0], "MINISBLACK"),
+        (3, [2, 1, 0], "RGB"),
+        (4, [2, 1, 0, 3], "RGB"),
+        (4, range(4), "MINISBLACK"),
+        (6, range(6), "MINISBLACK"),
+    ):
+        bands = rng.integers(0, 2**16, (count, 30, 40), np.uint16)
+        path = tmp_path / f"{count}_{kind}.tif"
+        profile = {"driver": "GTiff", "count": count, "height": 30, "width": 40, "dtype": "uint16"}
+        with rasterio.open(path, "w", **profile, photometric=kind) as file:
+            file.write(bands)
+        with open_pixels(path, "unchanged") as pixels:
+            part = pixels.read(5, 7, 11, 13)
+        assert (part == np.moveaxis(bands[list(order)], 0, 2)[5:16, 7:20]).all()
+        if kind == "RGB" or count == 1:
+            read = cv2.imread(str(path), cv2.IMREAD_UNCHANGED).reshape(30, 40, count)
+            assert (part == read[5:16, 7:20]).all()
+        with pytest.raises(ValueError, match="must have 1 band of uint8"), open_pixels(path, "grayscale"):
+            pass

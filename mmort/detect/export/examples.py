@@ -166,7 +166,9 @@ def proposals(img_shape: Tensor) -> Tensor:
     return shares * img_shape[:, None, [1, 0, 1, 0]]
 
 
-def sufficient_shape(detector: Detector, height: int, width: int, rounded: Callable[[int], int]) -> tuple[int, int]:
+def sufficient_shape(
+    detector: Detector, channels: int, height: int, width: int, rounded: Callable[[int], int]
+) -> tuple[int, int]:
     """Return a height and a width, doubled as often as is needed, at which backbone and neck have no size to freeze.
 
     torch takes a size of 1 for a constant.  Where a small image makes one, and a larger image more (the coarsest map,
@@ -175,6 +177,8 @@ def sufficient_shape(detector: Detector, height: int, width: int, rounded: Calla
     Parameters
     ----------
     detector : Detector
+    channels : int
+        Those of its images.
     height, width : int
         The sides to begin with.
     rounded : callable
@@ -183,14 +187,14 @@ def sufficient_shape(detector: Detector, height: int, width: int, rounded: Calla
     shapes = None
     while min(height, width) < SUFFICIENT_SIDE:
         larger = rounded(2 * height), rounded(2 * width)
-        shapes, next_shapes = shapes or _shapes(detector, height, width), _shapes(detector, *larger)
+        shapes, next_shapes = shapes or _shapes(detector, channels, height, width), _shapes(detector, channels, *larger)
         if not any(map(_freezes, shapes, next_shapes)):
             break
         (height, width), shapes = larger, next_shapes
     return height, width
 
 
-def _shapes(detector: Detector, height: int, width: int) -> list[torch.Size]:
+def _shapes(detector: Detector, channels: int, height: int, width: int) -> list[torch.Size]:
     """Return the shapes of all that is computed up to the neck's maps."""
     shapes: list[torch.Size] = []
 
@@ -200,7 +204,7 @@ def _shapes(detector: Detector, height: int, width: int) -> list[torch.Size]:
         return outputs
 
     with torch.no_grad(), Intercepted(note):
-        detector.levels(torch.zeros(1, 3, height, width))
+        detector.levels(torch.zeros(1, channels, height, width))
     return shapes
 
 

@@ -9,7 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
+from numpy.typing import NDArray
 
 import mmort
 from mmort import contract
@@ -29,7 +31,7 @@ from mmort.detect.export.progress import Steps, muted
 from mmort.detect.export.proof import EndToEnd, check_optional, noisy_views
 from mmort.detect.loading import build, load_trained
 from mmort.detect.network import TorchNetwork
-from mmort.images import Image
+from mmort.images import Image, as_channels
 from mmort.onnx import Report
 from mmort.onnx.export import exporters
 from mmort.onnx.export.draft import Draft, expected_outputs
@@ -74,6 +76,7 @@ def export_detector(
         elif named_by_config:
             steps.progress("note: the checkpoint names no classes; those of the config's test data set are taken")
         left_out = detector.prepare_for_export(flip=preprocessing.flip)
+        left_out += DetectorConfig(settings).test_time_augmentation
         if DetectorConfig(settings).branch == "detector":
             left_out += ("the tracker, as the file detects in single images",)
         network = TorchNetwork(detector, preprocessing, left_out)
@@ -93,6 +96,17 @@ def _images(options: ExportOptions) -> tuple[Image, Image]:
     """Read the example and the test image."""
     image = read_image(options.input_img or DEFAULT_IMAGE)
     return image, image if options.test_img is None else read_image(options.test_img)
+
+
+def _input_image(path: PathLike | None, image: Image, preprocessing: Preprocessing) -> NDArray[Any]:
+    """Return an image with the channels of the detector: its file's, or those of the one that comes with mmort."""
+    if preprocessing.color_type == "color":
+        return image
+    if path is not None:
+        return read_image(path, preprocessing.color_type)
+    if preprocessing.color_type == "grayscale":
+        return as_channels("export", image, "grayscale")
+    return np.take(image, np.arange(preprocessing.channels) % 3, axis=2)
 
 
 def _write(
@@ -151,7 +165,9 @@ class _Export:
         self.draft: Draft | None = None
         """The file in the making, once it is traced."""
         self.matches = EndToEnd()
-        image, self.test_image = images
+        image = _input_image(options.input_img, images[0], preprocessing)
+        self.test_image = _input_image(options.test_img or options.input_img, images[1], preprocessing)
+        self.shown_image = images[1]
         self.examples = Examples(
             preprocessing,
             dynamic=options.dynamic,
@@ -160,7 +176,9 @@ class _Export:
         )
         self.height, self.width = options.shape or self.examples.default_shape()
         if options.dynamic and options.shape is None:
-            self.height, self.width = sufficient_shape(detector, self.height, self.width, self.examples.rounded)
+            self.height, self.width = sufficient_shape(
+                detector, preprocessing.channels, self.height, self.width, self.examples.rounded
+            )
         self.args = self.examples(image, 2 if options.dynamic else 1, self.height, self.width)
         self.checks = self.examples.checks(image, self.height, self.width)
         if options.shape is None:
@@ -232,7 +250,7 @@ class _Export:
         prepare = self.examples.resizing(self.height, self.width)
         detections = Predictor(output_file, preprocessing=prepare, score_threshold=show.MIN_SCORE)(self.test_image)
         self.steps.progress(show.detections_text(detections))
-        self.steps.progress(show.show_image(output_file.with_suffix(".png"), self.test_image, detections))
+        self.steps.progress(show.show_image(output_file.with_suffix(".png"), self.shown_image, detections))
 
     def _accepted(self, output_file: Path, settings: Options) -> Report:
         """Trace, edit, compare and accept the draft of the file."""

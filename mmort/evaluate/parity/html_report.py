@@ -1,13 +1,13 @@
-"""The HTML report of a comparison: one file, without scripts, that loads nothing from elsewhere."""
+"""The HTML report of a comparison."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from mmort._files.outputs import write_output
+from mmort.evaluate.pages import render
 from mmort.evaluate.parity.comparison import MIN_IOU, MIN_MASK_IOU, TOLERANCES
 from mmort.evaluate.parity.histogram import histogram
 from mmort.evaluate.parity.image_pairs import DRAW_THRESHOLD, MAX_ROWS, image_pair
@@ -34,29 +34,22 @@ def write_report(parity: Parity, path: str | os.PathLike[str], *, subject: str, 
     OSError
         If the file cannot be written, or an image cannot be read.
     """
-    try:
-        from jinja2 import Environment, StrictUndefined
-    except ModuleNotFoundError:
-        raise ImportError("mmort parity needs Jinja2 for its report: pip install 'mmort[evaluate]'") from None
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["count"] = "{:,}".format
-    template = environment.from_string(Path(__file__).with_name("report.html").read_text(encoding="utf-8"))
-    text = template.render(
-        parity=parity,
-        title="; ".join(map(parity.verdict, parity.columns)),
-        subject=subject,
-        facts=facts,
-        models=[_model(parity, column) for column in parity.columns],
-        draw_threshold=DRAW_THRESHOLD,
-        max_rows=MAX_ROWS,
-        atol=f"{TOLERANCES.atol:g}",
-        rtol=f"{TOLERANCES.rtol:.1%}",
-        min_iou=MIN_IOU,
-        min_mask_iou=MIN_MASK_IOU,
-        metric_tolerance=METRIC_TOLERANCE,
-        min_agreement=f"{MIN_AGREEMENT:.1%}",
-    )
-    write_output(path, text)
+    values = {
+        "parity": parity,
+        "title": "; ".join(map(parity.verdict, parity.columns)),
+        "subject": subject,
+        "facts": facts,
+        "models": [_model(parity, column) for column in parity.columns],
+        "draw_threshold": DRAW_THRESHOLD,
+        "max_rows": MAX_ROWS,
+        "atol": f"{TOLERANCES.atol:g}",
+        "rtol": f"{TOLERANCES.rtol:.1%}",
+        "min_iou": MIN_IOU,
+        "min_mask_iou": MIN_MASK_IOU,
+        "metric_tolerance": METRIC_TOLERANCE,
+        "min_agreement": f"{MIN_AGREEMENT:.1%}",
+    }
+    write_output(path, render("parity.html", values, command="mmort parity"))
 
 
 def _model(parity: Parity, column: Column) -> dict[str, Any]:

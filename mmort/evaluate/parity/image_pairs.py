@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmort.detections.drawing import draw
+from mmort.evaluate.pages import Side
 from mmort.evaluate.parity.comparison import Example
-from mmort.images import opencv
 from mmort.predict import read_image
 
 if TYPE_CHECKING:
@@ -20,22 +18,8 @@ if TYPE_CHECKING:
 DRAW_THRESHOLD = 0.3
 """Detections are drawn from this score on, and the listed ones below it: low scores cover an image with boxes."""
 
-DRAWN_SIDE = 800
-"""The longer side of a drawn image, in pixels: sharp on a screen, and about 100 kB."""
-
 MAX_ROWS = 10
 """How many of an image's differing detections are outlined and listed, those with the highest scores."""
-
-
-@dataclass(frozen=True)
-class Side:
-    """A model's version of an image: drawn, as a data URI, and boxes (x, y, width, height) to outline."""
-
-    caption: str
-    kind: str
-    uri: str
-    size: tuple[int, int]
-    boxes: tuple[tuple[float, float, float, float], ...]
 
 
 @dataclass(frozen=True)
@@ -104,13 +88,9 @@ class _Version:
         listed = self.listed(lowest)
         shown = self.detections.scores >= DRAW_THRESHOLD
         shown[listed] = True
-        height, width = image.shape[:2]
-        boxes = self.detections.boxes[listed].astype(float)
-        outlines = np.column_stack([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]]).tolist()
         count = len(self.differing)
         caption = f"{self.name}: {len(self.detections)} detections, {count or 'none'} of them without an equal one"
-        drawn = draw(image, self.detections[shown], scale=DRAWN_SIDE / max(height, width))
-        return Side(caption, self.kind, _data_uri(drawn), (width, height), tuple(map(tuple, outlines)))
+        return Side.drawn(caption, self.kind, image, self.detections[shown], self.detections.boxes[listed])
 
     def rows(self, lowest: float) -> list[Row]:
         """Describe the listed detections."""
@@ -123,10 +103,3 @@ class _Version:
             )
             for index in self.listed(lowest)
         ]
-
-
-def _data_uri(image: NDArray[np.uint8]) -> str:
-    """Encode an image, blue, green, red, as an address that holds the image itself."""
-    cv2 = opencv()
-    encoded = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, 88])[1]
-    return "data:image/jpeg;base64," + base64.b64encode(encoded.tobytes()).decode()

@@ -1,0 +1,7 @@
+"""What a detector does wrong on a data set, and the page of ``mmort test --report`` that shows it."""
+
+from mmort.evaluate.analysis.analysis import Analysis, Curve, ImageAnalysis, analyze
+from mmort.evaluate.analysis.errors import ImageErrors, Kind
+from mmort.evaluate.analysis.report import write_report
+
+__all__ = ["Analysis", "Curve", "ImageAnalysis", "ImageErrors", "Kind", "analyze", "write_report"]
