@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from mmort._files.outputs import TEMPORARY, replace_by, require_output
 from mmort.images import Image, opencv
+from mmort.predict.video_containers import stated_size
 
 SUFFIXES = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm", ".wmv")
 """What counts as a video, whatever its case."""
@@ -20,6 +21,12 @@ _LISTS_OF_FILES = b"ffconcat", b"#EXTM3U", b"<"  # FFmpeg opens their files; "<"
 _BLANKS = b"\xef\xbb\xbf \t\r\n"
 MIN_ATTEMPTS = 100
 """Frames that are looked for behind one that cannot be read, as some files state too few."""
+
+_HELD_BACK = 16
+"""Frames that a decoder may hold back, of H.264 and H.265 most."""
+
+_DECODER_OPTIONS = "OPENCV_FFMPEG_CAPTURE_OPTIONS"
+_REPAIR = "a program such as ffmpeg may write a new one of what is left"
 
 USUAL_FPS = 25.0  # of an annotated video whose source states no frame rate, such as some cameras
 
@@ -59,7 +66,7 @@ class Video:
     FileNotFoundError
         If there is no such file.
     ValueError
-        If OpenCV cannot read the file, its frames are larger than 2**26 pixels, or there is no such camera.
+        If OpenCV cannot read the file, it is cut, its frames are larger than 2**26 pixels, or there is no such camera.
     ImportError
         If OpenCV is not installed.
     """
@@ -78,6 +85,10 @@ class Video:
             with open(source, "rb") as file:
                 if file.read(64).lstrip(_BLANKS).startswith(_LISTS_OF_FILES):
                     raise ValueError(f"{self._name}: a list of other files, not a video; run one after another")
+                file.seek(0)
+                stated, size = stated_size(file), os.fstat(file.fileno()).st_size
+            if stated is not None and stated > size:
+                raise ValueError(f"{self._name}: the file is cut: it states {stated} bytes, got {size}; {_REPAIR}")
             opened = cv2.VideoCapture(self._name)
         self._capture: Any = opened
         if not opened.isOpened():
@@ -98,7 +109,7 @@ class Video:
         Raises
         ------
         ValueError
-            If a frame cannot be read, but one of those after it can.
+            If a frame cannot be read, but the file goes on behind it.
         """
         for number in range(start):
             if not self._capture.grab():
@@ -115,13 +126,42 @@ class Video:
             number += 1
 
     def _require_end(self, number: int) -> None:
-        """Raise ValueError if frames follow the one of a number, which cannot be read."""
-        attempts = 0 if self._is_camera else max((self.stated_frames or 0) - number, MIN_ATTEMPTS)
-        if any(self._capture.grab() for _ in range(attempts)):
+        """Raise ValueError if the frame of a number cannot be read, but the file goes on behind it."""
+        if self._is_camera:
+            return
+        missing = (self.stated_frames or 0) - number
+        if any(self._capture.grab() for _ in range(max(missing, MIN_ATTEMPTS))):
             raise ValueError(
-                f"{self._name}: frame {number} cannot be read, but later ones can: the file is damaged; a program such "
-                "as ffmpeg may write a new one of what is left"
+                f"{self._name}: frame {number} cannot be read, but later ones can: the file is damaged; {_REPAIR}"
             )
+        if missing > 0 and self._goes_on():
+            raise ValueError(
+                f"{self._name}: frame {number} and the {missing - 1} after it cannot be read: "
+                f"the file is damaged; {_REPAIR}"
+            )
+
+    def _goes_on(self) -> bool:
+        """Return whether the file has data behind its last frame; what a file's list of edits leaves out is none."""
+        options = os.environ.get(_DECODER_OPTIONS)
+        os.environ[_DECODER_OPTIONS] = "|".join(filter(None, [options, "ignore_editlist;1"]))
+        try:
+            whole = self._cv2.VideoCapture(self._name)
+            packets = self._cv2.VideoCapture(self._name, self._cv2.CAP_FFMPEG, [self._cv2.CAP_PROP_FORMAT, -1])
+        finally:
+            if options is None:
+                del os.environ[_DECODER_OPTIONS]
+            else:
+                os.environ[_DECODER_OPTIONS] = options
+        seconds = [self._last_time(capture) for capture in (whole, packets)]
+        return seconds[1] > seconds[0] + _HELD_BACK / (self.frames_per_second or USUAL_FPS)
+
+    def _last_time(self, capture: Any) -> float:
+        """Return the latest time of what a capture gives, in seconds, and release it."""
+        last = 0.0
+        while capture.grab():
+            last = max(last, capture.get(self._cv2.CAP_PROP_POS_MSEC) / 1e3)
+        capture.release()
+        return last
 
     def close(self) -> None:
         """Close the file or camera."""
