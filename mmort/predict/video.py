@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 
 from mmort._files.outputs import TEMPORARY, replace_by, require_output
 from mmort.images import Image, opencv
+from mmort.limits import MAX_CAMERA, MAX_FRAME_PIXELS, MAX_FRAME_RATE, MAX_SKIPPED_FRAMES
 from mmort.predict.video_containers import stated_size
 
 SUFFIXES = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm", ".wmv")
 """What counts as a video, whatever its case."""
 
-MAX_CAMERA = 2**31 - 1  # OpenCV's int
-MAX_FRAME_PIXELS = 2**26  # 8192 x 8192; 8K has half as many
 _LISTS_OF_FILES = b"ffconcat", b"#EXTM3U", b"<"  # FFmpeg opens their files; "<" is XML, as DASH has it
 _BLANKS = b"\xef\xbb\xbf \t\r\n"
 MIN_ATTEMPTS = 100
@@ -100,7 +99,7 @@ class Video:
                 f"{self._name}: frames may have {MAX_FRAME_PIXELS} pixels, got {width} x {height}; scale the video down"
             )
         rate, count = opened.get(cv2.CAP_PROP_FPS), int(opened.get(cv2.CAP_PROP_FRAME_COUNT))
-        self.frames_per_second: float | None = rate if 0 < rate < 1000 else None
+        self.frames_per_second: float | None = rate if 0 < rate < MAX_FRAME_RATE else None
         self.stated_frames: int | None = count if count > 0 and not self._is_camera else None
 
     def frames(self, start: int = 0) -> Iterator[Frame]:
@@ -130,7 +129,7 @@ class Video:
         if self._is_camera:
             return
         missing = (self.stated_frames or 0) - number
-        if any(self._capture.grab() for _ in range(max(missing, MIN_ATTEMPTS))):
+        if any(self._capture.grab() for _ in range(min(max(missing, MIN_ATTEMPTS), MAX_SKIPPED_FRAMES))):
             raise ValueError(
                 f"{self._name}: frame {number} cannot be read, but later ones can: the file is damaged; {_REPAIR}"
             )

@@ -6,8 +6,9 @@ import os
 import struct
 from typing import BinaryIO
 
+from mmort.limits import MAX_BOXES
+
 _ISO_BOXES = b"ftyp", b"moov", b"mdat", b"moof", b"styp", b"free", b"skip", b"wide"  # MP4 and QuickTime begin with one
-_MAX_BOXES = 2**16  # a day of fragments of two seconds has 86,400, and what follows is not looked at
 _EBML, _SEGMENT = b"\x1a\x45\xdf\xa3", b"\x18\x53\x80\x67"
 
 
@@ -44,7 +45,7 @@ def stated_size(file: BinaryIO) -> int | None:
 def _end_of_boxes(file: BinaryIO) -> int | None:
     """Return where the last box of an MP4 or QuickTime file ends."""
     position, length = 0, file.seek(0, os.SEEK_END)
-    for _ in range(_MAX_BOXES):
+    for _ in range(MAX_BOXES):
         if position >= length:
             break
         file.seek(position)
@@ -62,7 +63,7 @@ def _end_of_segment(file: BinaryIO) -> int | None:
     """Return where the segment of a Matroska file ends."""
     file.seek(4)
     size = _ebml_size(file)
-    if size is None or size > 2**20:
+    if size is None:
         return None
     file.seek(size, os.SEEK_CUR)
     size = _ebml_size(file) if file.read(4) == _SEGMENT else None
