@@ -23,6 +23,7 @@ from mmort.evaluate.dataset import DatasetImage, DatasetWarning, Metrics, Submis
 from mmort.evaluate.option_checks import option_values
 from mmort.evaluate.panoptic_quality import ClassCounts, TrueSegment, add_image, mean_qualities
 from mmort.evaluate.results import ImageResult
+from mmort.limits import MAX_SEGMENT_ID
 from mmort.predict import read_image, write_image
 from mmort.tables import lay_out
 
@@ -43,8 +44,6 @@ _OPTIONAL = {
     "images": {"height": coco_format.is_side, "width": coco_format.is_side},
     "categories": {"isthing": coco_format.is_flag},
 }
-
-MAX_SEGMENT_ID = 256**3 - 1
 
 
 @dataclass(frozen=True, kw_only=True)

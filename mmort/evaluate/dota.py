@@ -21,6 +21,7 @@ from mmort.evaluate.dataset import DatasetImage, Metrics, SubmissionDataset
 from mmort.evaluate.mean_ap import ImageOfClass, check_mode, mean_average_precision
 from mmort.evaluate.option_checks import check_numbers, option_values
 from mmort.evaluate.results import ImageResult
+from mmort.limits import MAX_CORNER
 from mmort.predict import Detections
 from mmort.predict.image_files import SUFFIXES
 from mmort.predict.output import count_text
@@ -28,9 +29,6 @@ from mmort.predict.windows import merged
 
 MIN_SIDE = 2
 """Pixels; as in MMRotate, thinner objects are not measured."""
-
-MAX_COORDINATE = 2.0**24
-"""Pixels; float32 has no fractions beyond."""
 
 _PATCH = re.compile(r"(?P<image>.+)__\d+__(?P<left>\d{1,8})___(?P<top>\d{1,8})", re.ASCII)
 """The name of a window that MMRotate's and DOTA's tools have cut out of an image."""
@@ -195,9 +193,9 @@ class DotaDataset(SubmissionDataset):
                 raise ValueError(
                     f"evaluate: {path}, line {number} is not an object in DOTA's format: {error}"
                 ) from None
-            if not (np.abs(corners) <= MAX_COORDINATE).all():
+            if not (np.abs(corners) <= MAX_CORNER).all():
                 raise ValueError(
-                    f"evaluate: {path}, line {number}: corners must be finite and at most {MAX_COORDINATE:g}, got "
+                    f"evaluate: {path}, line {number}: corners must be finite and at most {MAX_CORNER:g}, got "
                     f"{' '.join(words[:8])}"
                 )
             if name not in self.classes:
