@@ -9,11 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from mmort.limits import MAX_KERNEL_ELEMENTS, MAX_REPEATED
 from mmort.mmcv.derivatives import gradients
 from mmort.mmcv.memory import write
-
-MAX_KERNEL_PRODUCTS = 2**14
-MAX_REPEATED = 1024
 
 __all__ = ["correlation_backward", "correlation_forward", "tin_shift_backward", "tin_shift_forward"]
 
@@ -128,9 +126,9 @@ def _require_sizes(
     stride: tuple[int, int],
 ) -> None:
     """Raise ValueError if sizes are not those of the output (N, patch, patch, H, W), or out of proportion to it."""
-    if math.prod(kernel) > MAX_KERNEL_PRODUCTS or max(padding) > MAX_REPEATED:
+    if math.prod(kernel) > MAX_KERNEL_ELEMENTS or max(padding) > MAX_REPEATED:
         raise ValueError(
-            f"mmcv._ext.{function}: a kernel may have {MAX_KERNEL_PRODUCTS} elements and a padding of {MAX_REPEATED}, "
+            f"mmcv._ext.{function}: a kernel may have {MAX_KERNEL_ELEMENTS} elements and a padding of {MAX_REPEATED}, "
             f"got {[*kernel]} and {[*padding]}"
         )
     if min(*stride, *dilation, *kernel, *patch) < 1 or min(padding) < 0:
