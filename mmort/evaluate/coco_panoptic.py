@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmort._files.outputs import inside, require_output, write_output
+from mmort._files.outputs import inside, make_folder, require_output, write_output
 from mmort.evaluate import coco_format
 from mmort.evaluate.coco_metrics import coco_library
 from mmort.evaluate.dataset import DatasetImage, DatasetWarning, Metrics, SubmissionDataset
@@ -165,7 +165,7 @@ class CocoPanopticDataset(SubmissionDataset):
             map = result.segment_map()
             if map is None:
                 map = np.zeros(read_image(image.path).shape[:2], np.int64)
-            file.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(file.parent)
             write_image(file, np.stack([map >> 16 & 255, map >> 8 & 255, map & 255], 2).astype(np.uint8))
             areas = np.bincount(map.ravel(), minlength=len(result.labels) + 1).tolist()
             segments = [

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mmort import ops
 from mmort._files.inputs import read_text
-from mmort._files.outputs import inside, require_folder, write_output
+from mmort._files.outputs import inside, make_folder, require_folder, write_output
 from mmort.evaluate.dataset import DatasetImage, Metrics, SubmissionDataset
 from mmort.evaluate.mean_ap import ImageOfClass, check_mode, mean_average_precision
 from mmort.evaluate.option_checks import check_numbers, option_values
@@ -142,7 +142,7 @@ class DotaDataset(SubmissionDataset):
                 numbers = " ".join(f"{number:.2f}" for number in corners)
                 lines[label].append(f"{name} {score:.4f} {numbers}\n")
         paths = self.submission_files(target)
-        Path(target).mkdir(parents=True, exist_ok=True)
+        make_folder(target)
         for path, of_class in zip(paths, lines, strict=True):
             write_output(path, "".join(of_class))
         return {Path(target): count_text(len(paths), "file")}

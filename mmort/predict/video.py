@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mmort._files.outputs import TEMPORARY, replace_by, require_output
+from mmort._files.drafts import draft_folder, replace_by
+from mmort._files.outputs import require_output
 from mmort.images import Image, opencv
 from mmort.limits import MAX_CAMERA, MAX_FRAME_PIXELS, MAX_FRAME_RATE, MAX_SKIPPED_FRAMES
 from mmort.predict.video_containers import stated_size
@@ -185,8 +187,8 @@ class AnnotatedVideo:
 
     def __init__(self, path: str | os.PathLike[str], frames_per_second: float | None) -> None:
         require_output(path)
-        self._path, self._draft = Path(path), Path(path).with_name(f"{TEMPORARY}{Path(path).name}")
-        self._rate = frames_per_second or USUAL_FPS
+        self._path, self._rate = Path(path), frames_per_second or USUAL_FPS
+        self._draft, self._folder = Path(), ExitStack()
         self._writer: Any = None
 
     def add(self, image: Image) -> None:
@@ -200,6 +202,7 @@ class AnnotatedVideo:
         cv2 = opencv()
         height, width = image.shape[:2]
         if self._writer is None:
+            self._draft = self._folder.enter_context(draft_folder(self._path.parent)) / self._path.name
             self._writer = cv2.VideoWriter(
                 os.fspath(self._draft), cv2.VideoWriter_fourcc(*"mp4v"), self._rate, (width, height)
             )
@@ -213,9 +216,10 @@ class AnnotatedVideo:
             self._writer.release()
             replace_by(self._draft, self._path)
             self._writer = None
+            self._folder.close()
 
     def close(self) -> None:
         """Remove what is not finished."""
         if self._writer is not None:
             self._writer.release()
-            self._draft.unlink(missing_ok=True)
+        self._folder.close()

@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from mmort import schemas
+from mmort._files.drafts import write_draft
 from mmort.contract.metadata import BY_TOLERANCE, VERIFIED
 from mmort.detections.matching import Tolerances
 from mmort.onnx import op_schemas
@@ -163,7 +164,7 @@ class Draft:
                 *_causes(self._example, self._checks, comparison, self._traced.hints, self.options),
             ]
             raise VerificationError(_explanation(self.path, causes, comparison), comparison)
-        self._file.write_bytes(self.artifact.model.SerializeToString())
+        write_draft(self._file, self.artifact.model.SerializeToString())
         return comparison
 
 
