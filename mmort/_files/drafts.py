@@ -18,13 +18,16 @@ from pathlib import Path
 
 _TEMPORARY = ".mmort-"
 _NAME = re.compile(r"\.mmort-[0-9a-f]{16}", re.ASCII)
-"""The name of a draft, and the beginning of the name of a file that belongs to a folder of drafts."""
+"""The name of a draft; a file that belongs to a folder of drafts has a name that begins so, and goes on with ``-``."""
 
 _EXCHANGE = ".mmort_exchange-"
 """How folders begin that a later run must not remove: if the process is killed, a former folder is there."""
 
 _swept: set[tuple[int, int]] = set()
 """Directories from which this process has removed what others left."""
+
+_unfinished: dict[str, int] = {}
+"""Drafts whose blocks have not ended, with the id of the process that made them."""
 
 
 @contextlib.contextmanager
@@ -45,15 +48,14 @@ def draft_file(directory: str | os.PathLike[str]) -> Iterator[str]:
     _remove_left(directory)
     while True:
         draft = _new_name(directory)
-        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
         try:
+            os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
             with _locked(draft, wait=True):
                 if os.path.exists(draft):  # another process has not removed it before it was locked
                     yield draft
                     return
         finally:
-            with contextlib.suppress(OSError):
-                os.unlink(draft)
+            _remove(draft)
 
 
 @contextlib.contextmanager
@@ -74,14 +76,14 @@ def draft_folder(directory: str | os.PathLike[str]) -> Iterator[Path]:
     _remove_left(directory)
     while True:
         folder = _new_name(directory)
-        os.mkdir(folder, 0o700)
         try:
+            os.mkdir(folder, 0o700)
             with _locked(folder, wait=True):
                 if os.path.isdir(folder):  # likewise
                     yield Path(folder)
                     return
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder)
 
 
 def temporary_folder() -> contextlib.AbstractContextManager[Path]:
@@ -106,11 +108,7 @@ def draft_beside(path: Path) -> Iterator[Path]:
     []
     """
     with draft_folder(path.parent) as folder:
-        draft = path.with_name(f"{folder.name}-{path.name}")
-        try:
-            yield draft
-        finally:
-            draft.unlink(missing_ok=True)
+        yield path.with_name(f"{folder.name}-{path.name}")
 
 
 @contextlib.contextmanager
@@ -159,9 +157,31 @@ def synchronize_directory(directory: str | os.PathLike[str]) -> None:
             os.close(descriptor)
 
 
+def remove_unfinished() -> None:
+    """Remove the drafts of this process whose blocks an interrupt has ended before or in their clean-up."""
+    for draft, process in list(_unfinished.items()):
+        if process == os.getpid():
+            _remove(draft)
+
+
 def _new_name(directory: str | os.PathLike[str]) -> str:
-    """Return a path that no file has."""
-    return os.path.join(directory, f"{_TEMPORARY}{secrets.token_hex(8)}")
+    """Return a path that no file has, and note it."""
+    draft = os.path.join(directory, f"{_TEMPORARY}{secrets.token_hex(8)}")
+    _unfinished[draft] = os.getpid()
+    return draft
+
+
+def _remove(draft: str | os.PathLike[str]) -> None:
+    """Remove a draft, unless it has another name by now, and the files that belong to it."""
+    directory, name = os.path.split(draft)
+    with contextlib.suppress(OSError):
+        if stat.S_ISDIR(os.lstat(draft).st_mode):
+            for belonging in Path(directory).glob(f"{name}-*"):
+                belonging.unlink(missing_ok=True)
+            shutil.rmtree(draft, ignore_errors=True)
+        else:
+            os.unlink(draft)
+    _unfinished.pop(os.fspath(draft), None)
 
 
 @contextlib.contextmanager
@@ -192,18 +212,12 @@ def _remove_left(directory: str | os.PathLike[str]) -> None:
         return
     _swept.add((status.st_dev, status.st_ino))
     try:
-        drafts = [path for path in Path(directory).iterdir() if _NAME.match(path.name)]
+        drafts = [path for path in Path(directory).iterdir() if _NAME.fullmatch(path.name)]
     except OSError:  # it may be one that can be written to, but not read
         return
     for draft in drafts:
-        if not _NAME.fullmatch(draft.name):
+        if draft.is_symlink() or not (draft.is_file() or draft.is_dir()):
             continue
-        with contextlib.suppress(OSError), _locked(draft, wait=False) as is_left:
-            mode = draft.lstat().st_mode
-            if is_left and stat.S_ISREG(mode):
-                draft.unlink()
-            elif is_left and stat.S_ISDIR(mode):
-                for belonging in drafts:
-                    if belonging.name.startswith(f"{draft.name}-"):
-                        belonging.unlink()
-                shutil.rmtree(draft, ignore_errors=True)
+        with _locked(draft, wait=False) as is_left:
+            if is_left:
+                _remove(draft)

@@ -1,7 +1,9 @@
 """The command line itself: usage errors, closed pipes, and that extras are imported only when a command needs them."""
 
+import argparse
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -84,6 +86,32 @@ def test_sigterm_ends_a_command_as_ctrl_c_does(tmp_path):
     )
     result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=50)
     assert (result.returncode, result.stderr, os.listdir(tmp_path)) == (143, "mmort: terminated\n", [])
+
+
+def test_interrupts_while_drafts_are_removed(tmp_path, monkeypatch):
+    """Which would stay then."""
+    removals = []
+
+    def rmtree(path, **settings):
+        removals.append(path)
+        if len(removals) == 1:
+            raise KeyboardInterrupt
+        remove(path, **settings)
+
+    remove = shutil.rmtree
+    monkeypatch.setattr(shutil, "rmtree", rmtree)
+    model = tiny_detector.write(tmp_path / "model.onnx")
+    assert run("portable", model, "-o", tmp_path / "out.onnx")[0] == 130
+    assert len(removals) == 2
+    assert sorted(os.listdir(tmp_path)) == ["model.onnx", "out.onnx"]
+
+
+def test_an_interrupt_while_arguments_are_read(monkeypatch):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_known_args", interrupted)
+    assert run("info") == (130, "", "mmort: interrupted\n")
 
 
 def test_sigterm_is_left_to_the_program_that_calls(monkeypatch):
