@@ -13,6 +13,7 @@ PAGE = PACKAGE.parent / "docs" / "limits.md"
 
 NO_BOUNDS = {
     "of messages and tables": {
+        "cli/terminal.py: MAX_MESSAGE",
         "configs/errors.py: MAX_EXCERPT",
         "detect/checkpoint.py: MAX_LISTED",
         "evaluate/coco_format.py: MAX_LISTED",

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import mmort
@@ -19,6 +20,7 @@ from mmort.onnx.verify.numbers import NumbersRow
 from mmort.onnx.verify.report import Report, VerificationError
 from mmort.predict import OnnxNetwork
 from tests.cli.running import misused, refused, run
+from tests.onnx import foreign
 from tests.predict import tiny_detector
 
 
@@ -104,6 +106,19 @@ def test_interrupts_while_drafts_are_removed(tmp_path, monkeypatch):
     assert run("portable", model, "-o", tmp_path / "out.onnx")[0] == 130
     assert len(removals) == 2
     assert sorted(os.listdir(tmp_path)) == ["model.onnx", "out.onnx"]
+
+
+def test_a_message_of_a_file_is_no_longer_than_a_line(tmp_path):
+    """Metadata of megabytes stood in it."""
+    foreign.write(
+        tmp_path / "model.onnx",
+        {"output0": np.zeros((7, 4))},
+        metadata=foreign.ultralytics() | {"task": "\x1b" * 200_000 + "end"},
+    )
+    message = refused("adopt", tmp_path / "model.onnx", "-o", tmp_path / "out.onnx")
+    assert message.startswith("mmort: error: adopt: files of ultralytics for the task '\\x1b")
+    assert " ... " in message
+    assert len(message) < 20_000
 
 
 def test_an_interrupt_while_arguments_are_read(monkeypatch):
