@@ -62,7 +62,7 @@ EXPORTS = (
 
 SIGNALS = signal.SIGTERM, signal.SIGINT, signal.SIGKILL
 CODES = {signal.SIGTERM: mmort.cli.TERMINATED, signal.SIGINT: mmort.cli.INTERRUPTED}
-MAX_SECONDS = 4.0
+MAX_SECONDS = 10.0
 """After a signal, on a busy machine; a second of it may be a run of ONNX Runtime."""
 
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "shutil.rmtree", "fcntl.flock"}
