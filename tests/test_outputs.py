@@ -368,6 +368,14 @@ def test_directories_of_others_are_refused_before_any_work(use, reached):
     assert as_user(lambda: use(reached)).startswith("PermissionError: output directory is not writable: ")
 
 
+def test_files_that_are_read_only_are_replaced(reached):
+    reached.chmod(0o777)
+    (reached / "file").chmod(0o444)
+    assert as_user(lambda: write_output(reached / "file", "second")) == ""
+    assert (reached / "file").read_text() == "second"
+    assert stat.S_IMODE((reached / "file").stat().st_mode) == 0o444
+
+
 def test_nothing_is_changed_in_directories_of_others(reached):
     assert as_user(lambda: write_output(reached / "file", "second")).startswith("PermissionError: ")
     assert (os.listdir(reached), (reached / "file").read_text()) == (["file"], "first")
