@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+import limit_table
 import nodes
 
 import mmort
@@ -73,7 +74,8 @@ def show_empty_dicts(app, what, name, obj, options, signature, return_annotation
 
 
 def setup(app):
-    """Make the index's table of contents, and what autodoc shows of functions and data classes."""
+    """Make the index's table of contents, the table of limits, and what autodoc shows of functions and data classes."""
     app.connect("autodoc-process-signature", show_empty_dicts)
     app.connect("source-read", add_contents)
+    app.connect("source-read", limit_table.fill_in)
     app.connect("autodoc-process-docstring", nodes.append_tables)

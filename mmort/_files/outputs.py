@@ -7,15 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-TEMPORARY = ".mmort-"
-"""How the names of files begin that are not finished."""
-
+from mmort._files.drafts import draft_file, synchronize_directory, synchronize_file, write_draft
 
 _OPEN_FILES = "/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/"
 """Where the files are that a process has open already."""
@@ -138,100 +133,15 @@ def _write(file: str | os.PathLike[str], data: bytes) -> None:
             stream.write(data)
         return
     require_directory(path)  # the system's error would name the draft
-    draft = os.path.join(os.path.dirname(path), f"{TEMPORARY}{secrets.token_hex(8)}")
-    try:
-        with os.fdopen(
-            os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666), "wb"
-        ) as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
+    with draft_file(os.path.dirname(path)) as draft:
+        write_draft(draft, data)
+        synchronize_file(draft)
         if os.path.exists(path):
-            os.chmod(draft, os.stat(path).st_mode & 0o7777)
+            os.chmod(draft, os.stat(path).st_mode & 0o7777)  # which may let nobody write, so last
         os.replace(draft, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(draft)
-        raise
-    synchronize_directory(os.path.dirname(path))
+        synchronize_directory(os.path.dirname(path))
 
 
-@contextlib.contextmanager
-def draft_folder(directory: str | os.PathLike[str]) -> Iterator[Path]:
-    """Make a hidden folder for drafts, which is removed at the end of the block.
-
-    A process holds a lock on its folder; those without one, which killed processes have left, are removed first.
-
-    Examples
-    --------
-    >>> import os, tempfile
-    >>> from mmort._files.outputs import draft_folder
-    >>> with tempfile.TemporaryDirectory() as directory:
-    ...     with draft_folder(directory) as folder:
-    ...         os.listdir(directory) == [folder.name]
-    ...     os.listdir(directory)
-    True
-    []
-    """
-    for left in Path(directory).glob(f"{TEMPORARY}*"):
-        _remove_unlocked(left)
-    while True:
-        with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=directory) as folder, _locked(folder, wait=True):
-            if not os.path.isdir(folder):  # another process has removed it before it was locked
-                os.mkdir(folder)
-                continue
-            yield Path(folder)
-            return
-
-
-@contextlib.contextmanager
-def _locked(folder: str | os.PathLike[str], *, wait: bool) -> Iterator[bool]:
-    """Lock a folder; yield whether that worked, which it does not on Windows and some file systems."""
-    try:
-        import fcntl
-
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except (ImportError, OSError):
-        yield False
-        return
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except OSError:
-            yield False
-        else:
-            yield True
-    finally:
-        os.close(descriptor)
-
-
-def _remove_unlocked(folder: Path) -> None:
-    """Remove a folder that no process has locked, and the drafts beside it that have its name."""
-    with _locked(folder, wait=False) as is_left:
-        if is_left:
-            for draft in folder.parent.glob(f"{folder.name}-*"):
-                draft.unlink(missing_ok=True)
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def replace_by(draft: str | os.PathLike[str], file: str | os.PathLike[str]) -> None:
-    """Give a finished draft a file's name, so that a power loss leaves the former file or the whole new one."""
-    synchronize_file(draft)
-    os.replace(draft, file)
-    synchronize_directory(os.path.dirname(os.path.abspath(file)))
-
-
-def synchronize_file(file: str | os.PathLike[str]) -> None:
-    """Have the content of a file survive a power loss."""
-    with open(file, "r+b") as stream:  # Windows synchronizes no file that is open to read
-        os.fsync(stream.fileno())
-
-
-def synchronize_directory(directory: str | os.PathLike[str]) -> None:
-    """Have the names in a directory survive a power loss, where the system can do that."""
-    with contextlib.suppress(OSError):  # Windows opens no directories, and some file systems do not synchronize them
-        descriptor = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+def make_folder(directory: str | os.PathLike[str], *, parents: bool = True) -> None:
+    """Make a directory for outputs, and those above it, unless it exists."""
+    Path(directory).mkdir(parents=parents, exist_ok=True)

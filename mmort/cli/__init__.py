@@ -19,6 +19,7 @@ from difflib import get_close_matches
 from typing import NoReturn
 
 import mmort
+from mmort._files.drafts import remove_unfinished
 from mmort.cli import (
     accelerate,
     adopt,
@@ -110,6 +111,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         Exit code: 0, or 1 after an error or a comparison that failed, 130 after Ctrl-C, or 143 after SIGTERM.  Wrong
         usage exits with 2, as do errors of a command whose `ERROR_CODE` tells them apart from its failures.
     """
+    try:
+        return _run(argv)
+    except KeyboardInterrupt as error:  # at any time: while arguments are read, drafts removed or errors printed, too
+        remove_unfinished()
+        is_termination = isinstance(error, _TerminatedError)
+        print("mmort: terminated" if is_termination else "mmort: interrupted", file=sys.stderr)
+        return TERMINATED if is_termination else INTERRUPTED
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    """Run a command, and return its exit code."""
     os.environ.setdefault(NO_TELEMETRY, "1")  # before ONNX Runtime is imported
     for name in ("stdout", "stderr"):  # None if the caller has closed it, as some daemons do
         if getattr(sys, name) is None:
@@ -134,12 +146,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader, such as head, has stopped reading: nothing may be flushed at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except _TerminatedError:
-        print("mmort: terminated", file=sys.stderr)
-        return TERMINATED
-    except KeyboardInterrupt:
-        print("mmort: interrupted", file=sys.stderr)
-        return INTERRUPTED
     except Exception as error:
         terminal.print_error(error, verbose=arguments.verbose)
         if isinstance(error, terminal.UsageError):

@@ -7,14 +7,13 @@ import json
 
 from mmort.cli.outputs import check_new_models, print_written
 from mmort.cli.rewriting import add_new_file
+from mmort.limits import MAX_LAYOUT_BYTES
 
 HELP = (
     "let mmort run a detector's ONNX file of another exporter, such as ultralytics, transformers, torchvision, "
     "RF-DETR, YOLOX, PaddleDetection or detectron2: append what makes mmort's detections of its outputs; or one of "
     "MMDetection 2 or MMDeploy: write what its config says into it"
 )
-
-_MAX_LAYOUT_BYTES = 2**24
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +47,7 @@ def run(arguments: argparse.Namespace) -> None:
     layout = {}
     if arguments.layout is not None:
         try:
-            layout = json.loads(read_bytes("layout", arguments.layout, _MAX_LAYOUT_BYTES))
+            layout = json.loads(read_bytes("layout", arguments.layout, MAX_LAYOUT_BYTES))
         except (ValueError, RecursionError) as error:
             raise ValueError(f"adopt: {arguments.layout} is not JSON: {error}") from None
         if not isinstance(layout, dict):

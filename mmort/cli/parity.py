@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from mmort._files.drafts import temporary_folder
 from mmort.cli import configs, datasets, engines, texts
 from mmort.cli.option_types import at_least
 from mmort.cli.outputs import add_output, check_new_outputs, print_written
@@ -98,7 +98,7 @@ def _compare_export(arguments: argparse.Namespace) -> Parity:
     network = load_network(config, arguments.checkpoint, texts=texts.read(arguments), vocabulary=arguments.vocabulary)
     dataset = datasets.dataset(arguments, config, network.classes, labels_by_name=arguments.texts is not None)
     is_openvino = arguments.engine in engines.OPENVINO
-    with TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         file = Path(arguments.output or Path(folder, "detector.onnx"))
         against = {name: engines.open_file(path) for name, path in _named(arguments.against).items()}
 

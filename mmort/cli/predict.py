@@ -10,15 +10,13 @@ from mmort.cli import engines, texts
 from mmort.cli.option_types import at_least, share
 from mmort.cli.outputs import add_output, check_new_folder, print_written
 from mmort.cli.terminal import UsageError, message_of, one_line
+from mmort.limits import MAX_STANDARD_INPUT
 
 if TYPE_CHECKING:
     from mmort.predict import Outcome, Predictor, Windows
 
 HELP = "detect objects in images with an exported detector; exit code 1 if an image cannot be processed"
 STANDARD_INPUT = "-"
-
-MAX_STANDARD_INPUT = 2**28
-"""Bytes of an image there, which are held in memory and could have no end."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -16,6 +16,10 @@ FORESEEN = (ImportError, MemoryError, OSError, ValueError)
 """The errors that mmort raises on purpose, whose message says what is wrong."""
 
 
+MAX_MESSAGE = 4_000
+"""Characters of a line; Linux's paths have fewer."""
+
+
 class UsageError(ValueError):
     """Arguments that exclude each other, or lack another one."""
 
@@ -111,5 +115,8 @@ def _is_list(error: BaseException) -> bool:
 
 
 def one_line(text: object) -> str:
-    """Return a message in one line without control characters."""
-    return printable(str(text), breaks=False)
+    """Return a message in one line without control characters, and without the middle of a long one."""
+    message = str(text)
+    if len(message) > MAX_MESSAGE:
+        message = f"{message[: MAX_MESSAGE // 2]} ... {message[-MAX_MESSAGE // 2 :]}"
+    return printable(message, breaks=False)

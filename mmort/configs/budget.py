@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-MAX_STEPS = 2_000_000  # about 1.5 s; the largest published config (MMDetection 3.3.0, GLIP) takes 848,193
-MAX_DEPTH = 100  # containers within containers
-MAX_INTEGER_BITS = 64  # larger integers could also be made to collide in every dict
+from mmort.limits import MAX_CONFIG_DEPTH, MAX_CONFIG_INTEGER_BITS, MAX_CONFIG_STEPS
 
 # What takes longer than a step, in steps.  `python -m tests.fuzz.configs` measures.
 FILE = 2_000
@@ -24,7 +22,7 @@ class Budget:
     A step is a syntax node evaluated, or an element or character handled.
     """
 
-    def __init__(self, steps: int = MAX_STEPS) -> None:
+    def __init__(self, steps: int = MAX_CONFIG_STEPS) -> None:
         self.steps = steps
 
     def pay(self, steps: int) -> None:
@@ -38,8 +36,8 @@ class Budget:
         stack = [(value, 0)]
         while stack:
             value, depth = stack.pop()
-            if depth > MAX_DEPTH:
-                raise ValueError(f"containers are nested more than {MAX_DEPTH} deep")
+            if depth > MAX_CONFIG_DEPTH:
+                raise ValueError(f"containers are nested more than {MAX_CONFIG_DEPTH} deep")
             self.pay(1 + len(value) if isinstance(value, (str, bytes, range)) else 1)
             check_integer(value)
             if isinstance(value, dict):
@@ -52,8 +50,8 @@ class Budget:
 
 def check_integer(value: Any) -> None:
     """Raise ValueError for an integer that is too large."""
-    if isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS:
-        raise ValueError(f"integers of more than {MAX_INTEGER_BITS} bits are refused")
+    if isinstance(value, int) and value.bit_length() > MAX_CONFIG_INTEGER_BITS:
+        raise ValueError(f"integers of more than {MAX_CONFIG_INTEGER_BITS} bits are refused")
 
 
 def check_key(key: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from mmort._files.inputs import read_text, refuse_address
 from mmort.configs.schema import Schema, read_entries
+from mmort.limits import MAX_NAMES
 
 Texts: TypeAlias = str | Sequence[str] | Mapping[str, Any]
 """A caption whose names end with ``". "``, names, or a text with `Phrases`, as MMDetection has them."""
@@ -78,6 +79,7 @@ class Prompt:
     marked: Caption | None = None
 
     def __post_init__(self) -> None:
+        _require_few(len(self.names))
         if not self.names:
             raise ValueError("texts must have at least one name, got none")
         for name in self.names:
@@ -102,6 +104,8 @@ class Prompt:
             caption = read_entries("texts", Phrases, dict(texts)).caption()
             phrases = ([caption.text[begin:end] for begin, end in spans] for spans in caption.spans)
             return cls(tuple(" / ".join(phrase) for phrase in phrases), marked=caption)
+        if isinstance(texts, str):
+            _require_few(texts.count(SEPARATOR))
         names = texts.strip(SEPARATOR).split(SEPARATOR) if isinstance(texts, str) else texts
         if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
             raise TypeError(f"texts must be a caption or names, got {texts!r}")
@@ -154,6 +158,12 @@ class Caption:
         except UnicodeEncodeError as error:
             text = error.object[error.start : error.start + 20]
             raise ValueError(f"texts must be Unicode text without surrogates, got {text!r}") from None
+
+
+def _require_few(names: int) -> None:
+    """Raise ValueError if there are too many names."""
+    if names > MAX_NAMES:
+        raise ValueError(f"texts must have at most {MAX_NAMES} names, got {names}")
 
 
 def cleaned(name: str) -> str:

@@ -18,13 +18,13 @@ from mmort.configs.budget import (
     CALL,
     COMPREHENSION,
     FORMATTED_FIELD,
-    MAX_INTEGER_BITS,
     Budget,
     check_integer,
     check_key,
 )
 from mmort.configs.errors import ConfigError, excerpt
 from mmort.configs.value_types import ConfigDict, Imported
+from mmort.limits import MAX_CONFIG_INTEGER_BITS
 
 
 def _new_dict(pairs: Any = (), /, **entries: Any) -> dict[Any, Any]:
@@ -198,8 +198,8 @@ class Evaluator:
         elif isinstance(kind, ast.Mod) and isinstance(left, (str, bytes)):
             raise ValueError("% with text is refused; write an f-string")
         elif isinstance(kind, ast.Pow) and isinstance(left, int) and isinstance(right, int):
-            if (left.bit_length() - 1) * right > MAX_INTEGER_BITS:
-                raise ValueError(f"integers of more than {MAX_INTEGER_BITS} bits are refused")
+            if (left.bit_length() - 1) * right > MAX_CONFIG_INTEGER_BITS:
+                raise ValueError(f"integers of more than {MAX_CONFIG_INTEGER_BITS} bits are refused")
         else:
             self.budget.pay(sum(sizes))
         return function(left, right)

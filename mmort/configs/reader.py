@@ -18,8 +18,7 @@ from mmort.configs.merging import add_scope, merge, plain, unshared
 from mmort.configs.overrides import nested, parse_options
 from mmort.configs.statements import ImportingProgram, Program, assigns_base, imports_bases
 from mmort.configs.value_types import ConfigDict
-
-MAX_INHERITANCE = 20  # configs in a chain of bases
+from mmort.limits import MAX_INHERITED_CONFIGS
 
 
 def read_config(
@@ -206,5 +205,5 @@ class _Reader:
 
 def _check_depth(path: Path, depth: int) -> None:
     """Refuse configs that inherit from themselves."""
-    if depth > MAX_INHERITANCE:
-        raise ConfigError(f"{path}: more than {MAX_INHERITANCE} configs inherit from one another")
+    if depth > MAX_INHERITED_CONFIGS:
+        raise ConfigError(f"{path}: more than {MAX_INHERITED_CONFIGS} configs inherit from one another")

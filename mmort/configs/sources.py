@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from mmort._files.inputs import open_regular
-from mmort.configs.budget import BYTE, FILE, MAX_DEPTH, YAML_EVENT, Budget
+from mmort.configs.budget import BYTE, FILE, YAML_EVENT, Budget
 from mmort.configs.errors import ConfigError
+from mmort.limits import MAX_CONFIG_BYTES, MAX_CONFIG_DEPTH, MAX_YAML_NUMBER
 
-MAX_FILE_SIZE = 128_000  # bytes; the largest published config has 29,440
-MAX_NUMBER = 100  # characters; PyYAML takes quadratic time for 1:2:3...
 SUFFIXES = (".py", ".json", ".yaml", ".yml")
 
 _REFERENCE = "mmort:base:"  # marks text in JSON and YAML that is the name of a base's variable
@@ -25,9 +24,9 @@ def read_text(path: Path, budget: Budget) -> str:
     """Read a file of UTF-8 text."""
     budget.pay(FILE)
     with open_regular("config", path) as file:
-        data = file.read(MAX_FILE_SIZE + 1)
-    if len(data) > MAX_FILE_SIZE:
-        raise ConfigError(f"{path}: larger than {MAX_FILE_SIZE} bytes")
+        data = file.read(MAX_CONFIG_BYTES + 1)
+    if len(data) > MAX_CONFIG_BYTES:
+        raise ConfigError(f"{path}: larger than {MAX_CONFIG_BYTES} bytes")
     budget.pay(len(data) * BYTE)
     try:
         return data.decode()
@@ -99,8 +98,8 @@ def parse_yaml(path: Path, text: str, budget: Budget) -> Any:
         for event in yaml.parse(text, yaml.SafeLoader):
             budget.pay(YAML_EVENT)
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > MAX_DEPTH:
-                raise ValueError(f"containers are nested more than {MAX_DEPTH} deep")
+            if depth > MAX_CONFIG_DEPTH:
+                raise ValueError(f"containers are nested more than {MAX_CONFIG_DEPTH} deep")
         loader = yaml.SafeLoader(text)
         root = loader.get_single_node()
         if root is None:
@@ -119,13 +118,13 @@ def _pay_for_nodes(root: Any, budget: Budget) -> None:
     while stack:
         node, depth = stack.pop()
         budget.pay(1)
-        if depth > MAX_DEPTH:
-            raise ValueError(f"containers are nested more than {MAX_DEPTH} deep")
+        if depth > MAX_CONFIG_DEPTH:
+            raise ValueError(f"containers are nested more than {MAX_CONFIG_DEPTH} deep")
         if isinstance(node.value, list):
             items = [item for entry in node.value for item in (entry if isinstance(entry, tuple) else (entry,))]
             stack += [(item, depth + 1) for item in items]
-        elif node.tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float") and len(node.value) > MAX_NUMBER:
-            raise ValueError(f"numbers of more than {MAX_NUMBER} characters are refused")
+        elif node.tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float") and len(node.value) > MAX_YAML_NUMBER:
+            raise ValueError(f"numbers of more than {MAX_YAML_NUMBER} characters are refused")
 
 
 def resolve(path: Path, value: Any, bases: dict[str, Any]) -> Any:

@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 from mmort._files.inputs import read_text, refuse_address
 from mmort.configs.captions import Caption, Prompt
 from mmort.configs.schema import Schema, at_least, only, read_entries
-
-MAX_CHARACTERS_OF_WORD = 100
-"""Longer words are unknown to BERT."""
+from mmort.limits import MAX_WORD_CHARACTERS
 
 SPECIAL = UNKNOWN, PADDING, FIRST, LAST, MASK = "[UNK]", "[PAD]", "[CLS]", "[SEP]", "[MASK]"
 REQUIRED = UNKNOWN, FIRST, LAST, PADDING
@@ -96,7 +94,7 @@ class Tokenizer:
         self.vocabulary, self.settings = tuple(vocabulary), settings or TokenizerEntries()
         self.ids = {token: index for index, token in enumerate(self.vocabulary)}
         self._tokenizer = tokenizers.Tokenizer(
-            models.WordPiece(self.ids, unk_token=UNKNOWN, max_input_chars_per_word=MAX_CHARACTERS_OF_WORD)
+            models.WordPiece(self.ids, unk_token=UNKNOWN, max_input_chars_per_word=MAX_WORD_CHARACTERS)
         )
         self._tokenizer.add_special_tokens([token for token in SPECIAL if token in self.ids])
         self._tokenizer.normalizer = normalizers.BertNormalizer(
@@ -212,7 +210,7 @@ def _bert_input(prompt: Prompt, tokenizer: Tokenizer, limits: TextLimits, closed
             f"texts must have at most {limits.max_tokens} tokens together (max_tokens of language_model), "
             f"got {names} names"
         )
-    if len(caption.text) > (characters := MAX_CHARACTERS_OF_WORD * limits.max_tokens):
+    if len(caption.text) > (characters := MAX_WORD_CHARACTERS * limits.max_tokens):
         raise ValueError(f"texts must have at most {characters} characters together, got {len(caption.text)}")
     tokens = tokenizer(caption)
     count = len(tokens.ids)

@@ -7,8 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-MAX_TEXT = 2**22
-"""Characters of an entry; the names of 20,000 classes have a tenth."""
+from mmort.limits import MAX_ENTRY_CHARACTERS
 
 Check = Callable[[Any], bool]
 Rule = tuple[Check, str]
@@ -30,8 +29,8 @@ def parsed(name: str, text: str, *, finite: bool = True) -> Any:
     def refuse(constant: str) -> NoReturn:
         raise ValueError(f"numbers must be finite, got {constant}")
 
-    if len(text) > MAX_TEXT:
-        raise ValueError(f"{name} must have at most {MAX_TEXT} characters, got {len(text)}")
+    if len(text) > MAX_ENTRY_CHARACTERS:
+        raise ValueError(f"{name} must have at most {MAX_ENTRY_CHARACTERS} characters, got {len(text)}")
     try:
         return json.loads(text, parse_constant=refuse if finite else None)
     except (ValueError, RecursionError) as error:

@@ -13,6 +13,7 @@ from mmort.contract.preprocessing import Prepared, require_fields
 from mmort.detections.masks import BoxMasks, ImageMasks, Masks
 from mmort.detections.panoptic import PanopticFormat
 from mmort.images import resize_mask
+from mmort.limits import MAX_ENLARGED_PIXELS, MAX_ENLARGEMENT
 
 Area = Literal["box", "image"]
 Rescaling = Literal["crop", "edges", "fit", "scale", "stretch"]
@@ -27,10 +28,6 @@ WORDS: dict[str, tuple[str, ...]] = {
     "alignment": get_args(Alignment),
 }
 """The values of `MaskFormat`'s fields that are words."""
-
-
-MAX_ENLARGED_PIXELS = 2**24
-"""Of a mask before it is cut to the image, unless this has a 16th as many."""
 
 
 class Stored(NamedTuple):
@@ -222,7 +219,7 @@ class MaskFormat:
 
 def _require_proportion(rows: int, columns: int, pixels: int) -> None:
     """Refuse to enlarge a mask to a multiple of the pixels that it is of."""
-    if rows * columns > max(16 * pixels, MAX_ENLARGED_PIXELS):
+    if rows * columns > max(MAX_ENLARGEMENT * pixels, MAX_ENLARGED_PIXELS):
         raise ValueError(
             f"masks would become {rows} x {columns} pixels for {pixels} of the image; the stride or the padding in the "
             "file's metadata does not fit its masks"

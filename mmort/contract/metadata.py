@@ -18,6 +18,7 @@ from mmort.contract.preprocessing import Preprocessing
 from mmort.contract.tasks import DETECTION, TASKS
 from mmort.contract.texts import EncoderFile
 from mmort.detections.panoptic import Source
+from mmort.limits import MAX_CHANNELS, MAX_CONTRACT_VERSION, MAX_INPUT_PIXELS, MAX_PADDING_STEP
 
 VERSION = 1
 """The version of the contract that this mmort writes.  Files of 0, the first ones, do not state it."""
@@ -26,9 +27,6 @@ CONTRACT = "mmort_contract"
 """The entry of the contract's version and the task."""
 
 MMORT_VERSION = "mmort_version"
-MAX_VERSION = 999_999
-"""More than there will be."""
-
 VERIFIED = "verified"
 """The entry that is ``false`` in files which have not been compared with their models.
 
@@ -40,14 +38,6 @@ BY_TOLERANCE = "by tolerance"
 PREPROCESSING, CLASSES, MASKS = "preprocessing", "classes", "masks"
 FOR_CLIENTS = (CLASSES, PREPROCESSING, MASKS)
 """The entries that programs need which run a file on images."""
-
-MAX_INPUT_PIXELS = 2**24
-"""Of the sizes that a file states: 200 MB as the network's input."""
-
-MAX_CHANNELS = 16
-"""Of an image, whose input has `MAX_INPUT_PIXELS` of each; satellites have 13 bands."""
-MAX_SIDE = 2**12
-"""What a side is padded to a multiple of, or by, at most, and pixels for each cell of a mask."""
 
 
 @dataclass(frozen=True)
@@ -269,14 +259,14 @@ _PREPROCESSING: dict[str, Any] = {
     "to_rgb": checks.FLAG,
     "size": checks.optional(_SIZE),
     "keep_ratio": checks.FLAG,
-    "size_divisor": checks.integer(1, MAX_SIDE),
-    "pad_or": checks.integer(0, MAX_SIDE - 1),
-    "pad_add": checks.integer(0, MAX_SIDE),
+    "size_divisor": checks.integer(1, MAX_PADDING_STEP),
+    "pad_or": checks.integer(0, MAX_PADDING_STEP - 1),
+    "pad_add": checks.integer(0, MAX_PADDING_STEP),
     "padding": {
         "value": (_is_colour, "a finite number, one for each channel, or null"),
         "size": checks.optional(_SIZE),
         "square": checks.FLAG,
-        "size_divisor": checks.integer(1, MAX_SIDE),
+        "size_divisor": checks.integer(1, MAX_PADDING_STEP),
         "in_image": checks.FLAG,
         "centred": checks.FLAG,
     },
@@ -293,7 +283,7 @@ _PREPROCESSING: dict[str, Any] = {
 
 _MASKS: dict[str, Any] = {
     "threshold": checks.number(),
-    "stride": checks.integer(1, MAX_SIDE),
+    "stride": checks.integer(1, MAX_PADDING_STEP),
     **{name: checks.words(*words) for name, words in mask_format.WORDS.items()},
     "inside_boxes": checks.FLAG,
     "panoptic": {
@@ -320,5 +310,5 @@ _TEXTS: dict[str, checks.Rule] = {
 }
 """The entries of "texts", the fields of `EncoderFile`."""
 
-_CONTRACT: dict[str, checks.Rule] = {"version": checks.integer(1, MAX_VERSION), "task": checks.words(*TASKS)}
+_CONTRACT: dict[str, checks.Rule] = {"version": checks.integer(1, MAX_CONTRACT_VERSION), "task": checks.words(*TASKS)}
 """The entries of `CONTRACT`."""

@@ -16,6 +16,7 @@ from mmort.contract import pipeline_settings
 from mmort.contract.padding import Padding, multiple, positive_size
 from mmort.images import ColorType, ResizeBackend, as_channels, look_up, resize
 from mmort.images.resampling import Interpolation
+from mmort.limits import MAX_PADDED_PIXELS, MAX_PADDING_RATIO, MAX_RESIZED_PIXELS
 
 Rounding = Literal["nearest", "down", "truncate"]
 """How the sides of a resized image become integers."""
@@ -27,9 +28,6 @@ WORDS: dict[str, tuple[str, ...]] = {
     "color_type": get_args(ColorType),
 }
 """The values of `Preprocessing`'s fields that are words."""
-
-MAX_RESIZED_PIXELS = MAX_PADDED_PIXELS = 2**24
-"""A narrow image that is padded to a square could otherwise take any amount of memory."""
 
 
 @dataclass(frozen=True)
@@ -368,7 +366,7 @@ class Preprocessing:
         if self.pad_or:
             offset = shape[0] // 2 - height // 2, shape[1] // 2 - width // 2
         pad_shape = self._pad_shape(*shape)
-        if pad_shape[0] * pad_shape[1] > max(MAX_PADDED_PIXELS, 2 * height * width):
+        if pad_shape[0] * pad_shape[1] > max(MAX_PADDED_PIXELS, MAX_PADDING_RATIO * height * width):
             raise ValueError(
                 f"preprocessing: padding makes {pad_shape[0]} x {pad_shape[1]} pixels of {height} x {width}, which is "
                 f"more than the limit, {MAX_PADDED_PIXELS} pixels or twice as many as before"

@@ -15,7 +15,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from mmort._files.outputs import inside, require_new, require_output, write_output
+from mmort._files.outputs import inside, make_folder, require_new, require_output, write_output
 from mmort._files.text import printable
 from mmort.configs.captions import Texts
 from mmort.demo import IMAGES, MODEL
@@ -56,7 +56,7 @@ def run(output: str | os.PathLike[str], texts: Texts | None = None, *, force: bo
     ImportError
         If the onnx package is not installed, or with `texts`, what an export needs.
     """
-    Path(output).mkdir(exist_ok=True)
+    make_folder(output, parents=False)
     folder = Path(output) / "web"
     write(folder, texts, force=force)
     with make_server(folder) as server:
@@ -72,7 +72,7 @@ def write(folder: Path, texts: Texts | None = None, *, force: bool = False) -> N
 
     Links are not followed, and files that exist are replaced only with `force`.
     """
-    inside(folder.parent, folder.name).mkdir(exist_ok=True)
+    make_folder(inside(folder.parent, folder.name), parents=False)
     sources = [*(path for path in PAGE.iterdir() if path.suffix in (".css", ".html", ".js")), *IMAGES]
     model, samples = inside(folder, MODEL.name if texts is None else WORDS), inside(folder, "samples.json")
     targets = {inside(folder, path.name): path for path in sources}

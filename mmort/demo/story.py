@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from mmort._files.outputs import make_folder
 from mmort.configs.captions import Prompt, Texts
 from mmort.contract import path_of_encoder
 from mmort.demo import (
@@ -119,7 +120,7 @@ def export_words(model: Path, **options: Any) -> None:
 def _directory(output: str | os.PathLike[str]) -> Path:
     """Make the output directory unless it exists, and return its path."""
     directory = Path(output)
-    directory.mkdir(exist_ok=True)
+    make_folder(directory, parents=False)
     if not os.access(directory, os.W_OK):
         raise PermissionError(f"output directory is not writable: {directory}")
     return directory

@@ -9,12 +9,13 @@ no class.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import re
-import zipfile
 from collections.abc import Iterable, Iterator
 from textwrap import shorten
 from typing import Any, BinaryIO
+from zipfile import ZipFile
 
 import torch
 from torch import Tensor, nn
@@ -263,9 +264,8 @@ _SKIPPED = re.compile(
 
 def _load(path: str, file: BinaryIO) -> Any:
     """Load a file; all that it can call is torch's own constructors of tensors, and stand-ins."""
-    _refuse_compressed(path, file)
     with _only_tensors():
-        return _load_with_stand_ins(path, file)
+        return _load_with_stand_ins(path, _bounded(path, file))
 
 
 @contextlib.contextmanager
@@ -311,30 +311,42 @@ _ARCHIVE = b"PK\3\4"
 """How a file begins that torch.load reads as an archive."""
 
 
-def _refuse_compressed(path: str, file: BinaryIO) -> None:
-    """Refuse an archive whose records are larger than the file; torch.save compresses nothing."""
+def _bounded(path: str, file: BinaryIO) -> BinaryIO:
+    """Return the file; refuse an archive whose records are larger than it, as torch.save compresses nothing."""
     is_archive = file.read(len(_ARCHIVE)) == _ARCHIVE
+    size = file.seek(0, os.SEEK_END)
     file.seek(0)
     if not is_archive:
-        return
+        return file
     try:
-        size = sum(_record_sizes(file))
+        records = _record_sizes(file) if _TELLS_SIZES else [record.file_size for record in ZipFile(file).infolist()]
+        if sum(records) <= size:
+            file.seek(0)
+            return file if _TELLS_SIZES else _written_again(file)
     except Exception as error:  # damaged bytes make readers raise anything
         raise ValueError(_damaged(path, error)) from None
-    if size > file.seek(0, os.SEEK_END):
-        raise ValueError(
-            f"{path}: is not a checkpoint of torch.save: its records take {size} bytes, more than the file"
-        )
-    file.seek(0)
+    raise ValueError(
+        f"{path}: is not a checkpoint of torch.save: its records take {sum(records)} bytes, more than the file"
+    )
+
+
+_TELLS_SIZES = hasattr(torch._C.PyTorchFileReader, "get_record_size")  # torch 2.9 does not
 
 
 def _record_sizes(file: BinaryIO) -> list[int]:
     """Return the sizes of an archive's records as torch finds them; another reader could find others in its bytes."""
     reader = torch._C.PyTorchFileReader(file)
-    if hasattr(reader, "get_record_size"):
-        return [reader.get_record_size(name) for name in reader.get_all_records()]
-    with zipfile.ZipFile(file) as archive:  # torch 2.9 does not tell sizes
-        return [record.file_size for record in archive.infolist()]
+    return [reader.get_record_size(name) for name in reader.get_all_records()]
+
+
+def _written_again(file: BinaryIO) -> BinaryIO:
+    """Return an archive of the records that Python's zipfile finds, so that torch 2.9 finds no others in its bytes."""
+    archive = io.BytesIO()
+    with ZipFile(file) as source, ZipFile(archive, "w") as target:
+        for record in source.infolist():
+            target.writestr(record.filename, source.read(record))
+    archive.seek(0)
+    return archive
 
 
 def _renamed(weights: dict[str, Tensor], module: nn.Module, expected: dict[str, Tensor]) -> dict[str, Tensor]:

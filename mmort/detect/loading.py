@@ -25,9 +25,7 @@ from mmort.detect.checkpoint import MAX_LISTED, load_checkpoint, load_weights
 from mmort.detect.detector import Detector, require_proportions
 from mmort.detect.entries import OF_YOUR_OWN, PARTS, Parts, refusing
 from mmort.detect.receptive_fields import set_receptive_fields
-
-MAX_WEIGHTS = 8_000
-"""Tensors of a model; published detectors have some thousands at most."""
+from mmort.limits import MAX_WEIGHTS
 
 _HEADS = (
     *(

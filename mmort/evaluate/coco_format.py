@@ -15,18 +15,10 @@ import numpy as np
 
 from mmort._files.inputs import read_bytes
 from mmort.evaluate.dataset import DatasetImage
-
-MAX_COORDINATE = 2.0**31
-"""Larger numbers are not pixels."""
-
-MAX_PIXELS = 2**30
-"""The images that OpenCV decodes have no more."""
+from mmort.limits import MAX_ANNOTATED_PIXELS, MAX_COCO_COORDINATE, MAX_PATH, MAX_POLYGON_RATIO
 
 MAX_LISTED = 10
 """Names in a message."""
-
-MAX_PATH = 2**12
-"""Characters that Linux opens; Windows and macOS, fewer."""
 
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.0+)?")
 """Text that is a whole number: the id "5" is 5, and "007" is not 7."""
@@ -97,20 +89,20 @@ def is_path(value: Any) -> bool:
 def is_side(value: Any) -> bool:
     """Return whether a value can be a height or a width."""
     side = number(value)
-    return side is not None and 0 < side <= MAX_PIXELS and side == int(side)
+    return side is not None and 0 < side <= MAX_ANNOTATED_PIXELS and side == int(side)
 
 
 def is_area(value: Any) -> bool:
     """Return whether a value can be an area."""
     area = number(value)
-    return area is not None and 0 <= area <= MAX_COORDINATE**2
+    return area is not None and 0 <= area <= MAX_COCO_COORDINATE**2
 
 
 def is_box(value: Any) -> bool:
     """Return whether a value is a box: x, y, width, height."""
     if not isinstance(value, list) or len(value) != 4:
         return False
-    edges = [edge for edge in map(number, value) if edge is not None and abs(edge) <= MAX_COORDINATE]
+    edges = [edge for edge in map(number, value) if edge is not None and abs(edge) <= MAX_COCO_COORDINATE]
     return len(edges) == 4 and min(edges[2:]) >= 0
 
 
@@ -125,7 +117,7 @@ _WORDS: dict[Check, str] = {
     is_list: "a list of objects",
     is_text: "text without control characters",
     is_path: "the path of a file",
-    is_side: f"a whole number from 1 to {MAX_PIXELS}",
+    is_side: f"a whole number from 1 to {MAX_ANNOTATED_PIXELS}",
     is_area: "a finite number, not negative",
     is_box: "x, y, width, height: finite numbers, the last two not negative",
 }
@@ -196,8 +188,8 @@ def read_annotations(
     for kind in required.keys() & annotations.keys():
         _check_objects(path, kind, annotations[kind], required[kind], optional.get(kind, {}))
     for index, image in enumerate(annotations["images"]):
-        if math.prod(number(image.get(side)) or 1 for side in ("height", "width")) > MAX_PIXELS:
-            raise ValueError(f"evaluate: images[{index}] in {path} must have at most {MAX_PIXELS} pixels")
+        if math.prod(number(image.get(side)) or 1 for side in ("height", "width")) > MAX_ANNOTATED_PIXELS:
+            raise ValueError(f"evaluate: images[{index}] in {path} must have at most {MAX_ANNOTATED_PIXELS} pixels")
     return annotations
 
 
@@ -242,7 +234,7 @@ def unknown_ids(path: Path, annotations: Mapping[str, Any], objects: Sequence[Ma
 def segmentation_problem(segmentation: Any, height: int, width: int) -> str | None:
     """Return what a segmentation must be, of an image of a height and width; None if it is that."""
     if isinstance(segmentation, list):
-        limit = 2 * max(height, width)
+        limit = MAX_POLYGON_RATIO * max(height, width)
         for polygon in segmentation:
             if not isinstance(polygon, list) or len(polygon) < 6 or len(polygon) % 2:
                 return "polygons, lists of x and y of three corners or more"

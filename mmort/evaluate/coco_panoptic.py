@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmort._files.outputs import inside, require_output, write_output
+from mmort._files.outputs import inside, make_folder, require_output, write_output
 from mmort.evaluate import coco_format
 from mmort.evaluate.coco_metrics import coco_library
 from mmort.evaluate.dataset import DatasetImage, DatasetWarning, Metrics, SubmissionDataset
 from mmort.evaluate.option_checks import option_values
 from mmort.evaluate.panoptic_quality import ClassCounts, TrueSegment, add_image, mean_qualities
 from mmort.evaluate.results import ImageResult
+from mmort.limits import MAX_SEGMENT_ID
 from mmort.predict import read_image, write_image
 from mmort.tables import lay_out
 
@@ -43,8 +44,6 @@ _OPTIONAL = {
     "images": {"height": coco_format.is_side, "width": coco_format.is_side},
     "categories": {"isthing": coco_format.is_flag},
 }
-
-MAX_SEGMENT_ID = 256**3 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +165,7 @@ class CocoPanopticDataset(SubmissionDataset):
             map = result.segment_map()
             if map is None:
                 map = np.zeros(read_image(image.path).shape[:2], np.int64)
-            file.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(file.parent)
             write_image(file, np.stack([map >> 16 & 255, map >> 8 & 255, map & 255], 2).astype(np.uint8))
             areas = np.bincount(map.ravel(), minlength=len(result.labels) + 1).tolist()
             segments = [

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from mmort import ops
 from mmort._files.inputs import read_text
-from mmort._files.outputs import inside, require_folder, write_output
+from mmort._files.outputs import inside, make_folder, require_folder, write_output
 from mmort.evaluate.dataset import DatasetImage, Metrics, SubmissionDataset
 from mmort.evaluate.image_objects import ImageObjects
 from mmort.evaluate.mean_ap import ImageOfClass, check_mode, mean_average_precision
 from mmort.evaluate.option_checks import check_numbers, option_values
 from mmort.evaluate.results import ImageResult
+from mmort.limits import MAX_CORNER
 from mmort.predict import Detections
 from mmort.predict.image_files import SUFFIXES
 from mmort.predict.output import count_text
@@ -29,9 +30,6 @@ from mmort.predict.windows import merged
 
 MIN_SIDE = 2
 """Pixels; as in MMRotate, thinner objects are not measured."""
-
-MAX_COORDINATE = 2.0**24
-"""Pixels; float32 has no fractions beyond."""
 
 _PATCH = re.compile(r"(?P<image>.+)__\d+__(?P<left>\d{1,8})___(?P<top>\d{1,8})", re.ASCII)
 """The name of a window that MMRotate's and DOTA's tools have cut out of an image."""
@@ -151,7 +149,7 @@ class DotaDataset(SubmissionDataset):
                 numbers = " ".join(f"{number:.2f}" for number in corners)
                 lines[label].append(f"{name} {score:.4f} {numbers}\n")
         paths = self.submission_files(target)
-        Path(target).mkdir(parents=True, exist_ok=True)
+        make_folder(target)
         for path, of_class in zip(paths, lines, strict=True):
             write_output(path, "".join(of_class))
         return {Path(target): count_text(len(paths), "file")}
@@ -202,9 +200,9 @@ class DotaDataset(SubmissionDataset):
                 raise ValueError(
                     f"evaluate: {path}, line {number} is not an object in DOTA's format: {error}"
                 ) from None
-            if not (np.abs(corners) <= MAX_COORDINATE).all():
+            if not (np.abs(corners) <= MAX_CORNER).all():
                 raise ValueError(
-                    f"evaluate: {path}, line {number}: corners must be finite and at most {MAX_COORDINATE:g}, got "
+                    f"evaluate: {path}, line {number}: corners must be finite and at most {MAX_CORNER:g}, got "
                     f"{' '.join(words[:8])}"
                 )
             if name not in self.classes:

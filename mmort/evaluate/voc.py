@@ -21,13 +21,8 @@ from mmort.evaluate.mean_ap import ImageOfClass, check_mode, mean_average_precis
 from mmort.evaluate.option_checks import check_numbers, option_values
 from mmort.evaluate.recall import recalls
 from mmort.evaluate.results import ImageResult
+from mmort.limits import MAX_CORNER, MAX_PATH
 from mmort.tables import lay_out
-
-MAX_COORDINATE = 2.0**24
-"""Pixels; float32 has no fractions beyond."""
-
-MAX_NAME = 4096
-"""Characters of an image's name in an image set, as of a path in Linux."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,8 +89,8 @@ class VocDataset(Dataset):
         self.annotation_dir = self.folder / annotation_subdir
         image_dir, lines = self.folder / image_subdir, read_text("image set", image_set).splitlines()
         names = list(filter(None, map(str.strip, lines)))
-        if any(len(name) > MAX_NAME for name in names):  # which would stand in an error
-            raise ValueError(f"evaluate: names of images must have at most {MAX_NAME} characters: {image_set}")
+        if any(len(name) > MAX_PATH for name in names):  # which would stand in an error
+            raise ValueError(f"evaluate: names of images must have at most {MAX_PATH} characters: {image_set}")
         self.images = tuple(DatasetImage(name, image_dir / f"{name}.jpg", f"{name}.jpg") for name in names)
 
     def check(self, metrics: Sequence[str], options: Mapping[str, Any]) -> None:
@@ -198,8 +193,8 @@ class VocDataset(Dataset):
 def _coordinate(text: str) -> float:
     """Return a corner's coordinate."""
     number = float(text)
-    if not abs(number) <= MAX_COORDINATE:
-        raise ValueError(f"corners must be finite and at most {MAX_COORDINATE:g}, got {text}")
+    if not abs(number) <= MAX_CORNER:
+        raise ValueError(f"corners must be finite and at most {MAX_CORNER:g}, got {text}")
     return number
 
 

@@ -19,6 +19,7 @@ from mmort._files.inputs import read_bytes
 from mmort._files.outputs import write_output
 from mmort.images.resampling import Interpolation, resize_as_torch
 from mmort.images.sizes import Demand, demand
+from mmort.limits import MAX_DECODING_BYTES, MAX_DECODING_RATIO, MAX_IMAGE_BYTES
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -31,15 +32,6 @@ ColorType = Literal["color", "grayscale", "unchanged"]
 
 LEVEL_TYPES = "uint8", "uint16", "int16", "float32"
 """The dtypes of images that are read unchanged."""
-
-MAX_FILE_BYTES = 2**31 - 1
-"""OpenCV decodes no more."""
-
-MAX_DECODING_BYTES, MAX_DECODING_RATIO = 500_000_000, 200
-"""Memory that decoding may take: this, or so many times the file's size, which photos and maps need.
-
-`MAX_PIXELS_VARIABLE` replaces both.
-"""
 
 MAX_PIXELS_VARIABLE = "OPENCV_IO_MAX_IMAGE_PIXELS"
 """The environment variable by which OpenCV is told how many pixels an image may have; by default 2**30."""
@@ -72,7 +64,7 @@ def read_image(path: str | os.PathLike[str], color_type: ColorType = "color") ->
     ImportError
         If OpenCV is not installed.
     """
-    data = read_bytes("image", path, MAX_FILE_BYTES)
+    data = read_bytes("image", path, MAX_IMAGE_BYTES)
     try:
         return decode_image(data, color_type)
     except ValueError as error:
@@ -160,7 +152,7 @@ def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
     ValueError, OSError, ImportError
         As for `read_image`, but what is wrong behind the header may not be noticed.
     """
-    data = read_bytes("image", path, MAX_FILE_BYTES)
+    data = read_bytes("image", path, MAX_IMAGE_BYTES)
     is_jpeg = data.startswith(b"\xff\xd8\xff")
     if is_jpeg or (data.startswith(b"\x89PNG\r\n\x1a\n") and b"eXIf" not in data):
         with contextlib.suppress(ValueError):

@@ -66,6 +66,7 @@ def psamask_forward(
 
     Collecting, the channels of `output` are the map, distributing, the position.
     """
+    _require_sizes("psamask_forward", input, output, num_, (h_feature, w_feature), (h_mask, w_mask))
     rows, columns = _window(h_feature, h_mask, half_h_mask), _window(w_feature, w_mask, half_w_mask)
     position, source, target = _pairs_in_window(rows, columns, w_feature, w_mask)
     attention = input.new_zeros(num_, h_feature * w_feature, h_feature * w_feature)
@@ -86,6 +87,7 @@ def psamask_backward(
     half_w_mask: int,
 ) -> None:
     """Write the gradient of the masks into `grad_input`, which is zero."""
+    _require_sizes("psamask_backward", grad_input, grad_output, num_, (h_feature, w_feature), (h_mask, w_mask))
     rows, columns = _window(h_feature, h_mask, half_h_mask), _window(w_feature, w_mask, half_w_mask)
     position, source, target = _pairs_in_window(rows, columns, w_feature, w_mask)
     gradient = grad_output.reshape(num_, h_feature * w_feature, h_feature * w_feature)
@@ -94,6 +96,19 @@ def psamask_backward(
     masks = gradient.new_zeros(num_, h_mask * w_mask, h_feature * w_feature)
     masks[:, source, position] = gradient[:, target, position]
     write(grad_input, masks)
+
+
+def _require_sizes(
+    function: str, masks: Tensor, maps: Tensor, images: int, feature: tuple[int, int], mask: tuple[int, int]
+) -> None:
+    """Raise ValueError if sizes are not those of the masks and of the maps: memory grows with the sizes."""
+    height, width = feature
+    sizes = images * mask[0] * mask[1] * height * width, images * (height * width) ** 2
+    if min(images, *feature, *mask) < 0 or sizes != (masks.numel(), maps.numel()):
+        raise ValueError(
+            f"mmcv._ext.{function}: num_ {images}, features {[*feature]} and masks {[*mask]} must be those of the "
+            f"tensors, got {[*masks.shape]} and {[*maps.shape]}"
+        )
 
 
 def _window(size: int, mask: int, half: int) -> Tensor:

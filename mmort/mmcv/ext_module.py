@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from mmort.limits import MAX_REPEATED
 from mmort.mmcv import (
     attention,
     build_information,
@@ -24,9 +25,6 @@ from mmort.mmcv import (
     text_instances,
     upsampling,
 )
-
-MAX_REPEATED = 1024
-"""Samples in a bin's side, and of a border, as the operators of `mmort.torch` take them; memory grows with them."""
 
 
 def _bounded(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -23,9 +26,17 @@ __all__ = [
     "three_nn_forward",
 ]
 
+_BLOCK = 2**20  # distances at once
+
 
 def dynamic_voxelize_forward(points: Tensor, voxel_size: Tensor, coors_range: Tensor, coors: Tensor, NDim: int) -> None:
     """Write the voxel (z, y, x) of each point into `coors`, -1 for points outside the range."""
+    sizes = coors.shape[-1], voxel_size.numel(), coors_range.numel() // 2
+    if sizes != (NDim,) * 3 or points.shape[-1] < NDim:
+        raise ValueError(
+            f"mmcv._ext.dynamic_voxelize_forward: points {[*points.shape]}, coors {[*coors.shape]}, voxel_size and "
+            f"coors_range must have as many coordinates as NDim, got {NDim}"
+        )
     low, high = coors_range[:NDim].to(points.dtype), coors_range[NDim:].to(points.dtype)
     size = voxel_size.to(points.dtype)
     cell = ((points[:, :NDim] - low) / size).floor().int()
@@ -47,10 +58,12 @@ def hard_voxelize_forward(
     deterministic: bool = True,
 ) -> None:
     """Write the first points of each voxel, in the order in which voxels appear, and the number of voxels."""
-    cells = points.new_empty(len(points), NDim, dtype=torch.int32)
+    cells = points.new_empty(len(points), coors.shape[-1], dtype=torch.int32)
     dynamic_voxelize_forward(points, voxel_size, coors_range, cells, NDim)
     inside = (cells[:, 0] >= 0).nonzero()[:, 0]
     sizes = cells.amax(0).clamp(min=0).long() + 1 if len(cells) else torch.ones(NDim, dtype=torch.int64)
+    if math.prod(sizes.tolist()) >= 2**63:
+        raise ValueError(f"mmcv._ext.hard_voxelize_forward: voxels must be numbered in 63 bits, got {sizes.tolist()}")
     strides = sizes.flip(0).cumprod(0).flip(0) // sizes
     distinct, cell = torch.unique((cells[inside] * strides).sum(1), return_inverse=True)
     number = torch.arange(len(inside))
@@ -84,10 +97,13 @@ def three_nn_forward(
     unknown_tensor: Tensor, known_tensor: Tensor, dist2_tensor: Tensor, idx_tensor: Tensor, b: int, n: int, m: int
 ) -> None:
     """Write the squared distances and indices of each point's three nearest neighbours."""
-    distances = _squared_distances(unknown_tensor.reshape(b, n, 3), known_tensor.reshape(b, m, 3))
-    nearest = distances.sort(dim=2, stable=True)  # of equal ones the first
-    write(dist2_tensor, nearest.values[..., :3])
-    write(idx_tensor, nearest.indices[..., :3])
+    unknown, known = unknown_tensor.reshape(b, n, 3), known_tensor.reshape(b, m, 3)
+    distances, indices = unknown.new_empty(b, n, 3), idx_tensor.new_empty(b, n, 3)
+    for block in _blocks(n, b * m):
+        nearest = _squared_distances(unknown[:, block], known).sort(dim=2, stable=True)  # of equal ones the first
+        distances[:, block], indices[:, block] = nearest.values[..., :3], nearest.indices[..., :3].to(indices.dtype)
+    write(dist2_tensor, distances)
+    write(idx_tensor, indices)
 
 
 def three_interpolate_forward(
@@ -160,15 +176,24 @@ def ball_query_forward(
     nsample: int,
 ) -> None:
     """Write the first points within a shell around each centre; the first of them fills what is left."""
+    if b * m * nsample != idx_tensor.numel():
+        raise ValueError(
+            f"mmcv._ext.ball_query_forward: b, m and nsample must be the sizes of idx_tensor, {[*idx_tensor.shape]}, "
+            f"got {b}, {m} and {nsample}"
+        )
     if not n:
         return
-    distances = _squared_distances(new_xyz_tensor.reshape(b, m, 3), xyz_tensor.reshape(b, n, 3))
-    inside = (distances == 0) | ((distances >= min_radius**2) & (distances < max_radius**2))
-    order = inside.int().argsort(dim=2, descending=True, stable=True)  # those inside first
-    order = order[..., torch.arange(nsample).clamp(max=n - 1)]
-    count = inside.sum(2, keepdim=True)
-    nearest = torch.where(torch.arange(nsample) < count, order, order[..., :1])
-    write(idx_tensor, torch.where(count > 0, nearest, idx_tensor.reshape(b, m, nsample)))
+    centres, points = new_xyz_tensor.reshape(b, m, 3), xyz_tensor.reshape(b, n, 3)
+    indices = idx_tensor.reshape(b, m, nsample).clone()
+    for block in _blocks(m, b * n):
+        distances = _squared_distances(centres[:, block], points)
+        inside = (distances == 0) | ((distances >= min_radius**2) & (distances < max_radius**2))
+        order = inside.int().argsort(dim=2, descending=True, stable=True)  # those inside first
+        order = order[..., torch.arange(nsample).clamp(max=n - 1)]
+        count = inside.sum(2, keepdim=True)
+        nearest = torch.where(torch.arange(nsample) < count, order, order[..., :1])
+        indices[:, block] = torch.where(count > 0, nearest, indices[:, block]).to(indices.dtype)
+    write(idx_tensor, indices)
 
 
 def chamfer_distance_forward(
@@ -176,10 +201,10 @@ def chamfer_distance_forward(
 ) -> None:
     """Write the squared distance and the index of each point's nearest neighbour in the other set."""
     for image, (first, second) in enumerate(zip(xyz1, xyz2, strict=True)):
-        distances = _squared_distances(first, second)
-        for dim, values, indices in ((1, dist1, idx1), (0, dist2, idx2)):
-            nearest = distances.min(dim)
-            values[image], indices[image] = nearest.values, nearest.indices.to(indices.dtype)
+        for points, targets, values, indices in ((first, second, dist1, idx1), (second, first, dist2, idx2)):
+            for block in _blocks(len(points), len(targets)):
+                nearest = _squared_distances(points[block], targets).min(1)
+                values[image, block], indices[image, block] = nearest.values, nearest.indices.to(indices.dtype)
 
 
 def chamfer_distance_backward(
@@ -200,6 +225,13 @@ def chamfer_distance_backward(
         pull = 2 * gradient[..., None] * (points - targets.gather(1, index))
         of_points += pull
         of_others.scatter_add_(1, index, -pull)
+
+
+def _blocks(rows: int, columns: int) -> Iterator[slice]:
+    """Yield slices of rows whose distances to all columns are a few megabytes."""
+    step = max(_BLOCK // max(columns, 1), 1)
+    for begin in range(0, rows, step):
+        yield slice(begin, begin + step)
 
 
 def _squared_distances(first: Tensor, second: Tensor) -> Tensor:

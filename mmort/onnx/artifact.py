@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ import onnx.helper
 import onnx.numpy_helper
 from numpy.typing import NDArray
 
+from mmort._files.drafts import draft_beside, remove_draft, write_draft
 from mmort.onnx.graph import structure
 from mmort.onnx.verify.sessions import open_session
 
@@ -60,8 +60,8 @@ class Artifact:
                 onnx.external_data_helper.load_external_data_for_tensor(tensor, os.fspath(self.directory))
                 tensor.ClearField("data_location")
             for file in tensor_files:
-                file.unlink()
-        path.write_bytes(self.model.SerializeToString())
+                remove_draft(file)
+        write_draft(path, self.model.SerializeToString())
 
     def files(self) -> set[Path]:
         """Return the files that have tensors of the model."""
@@ -121,12 +121,9 @@ class Artifact:
         graph.input.extend(inputs)
         if not self._tensors_in_files():
             return open_session(model, self.libraries, own_library)
-        path = self.directory / f"{uuid.uuid4().hex}.onnx"  # beside the tensors
-        try:
-            path.write_bytes(model.SerializeToString())
+        with draft_beside(self.directory / "values.onnx") as path:  # beside the tensors
+            write_draft(path, model.SerializeToString())
             return open_session(path, self.libraries, own_library)
-        finally:
-            path.unlink(missing_ok=True)
 
 
 COMPUTED = "/computed"

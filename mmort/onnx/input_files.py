@@ -11,11 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmort._files.inputs import open_regular
+from mmort.limits import MAX_BYTE_EXPANSION, MAX_EXPANDED_BYTES
 from mmort.onnx._extras import needed_by
-
-MAX_EXPANSION = 10
-MAX_EXPANDED_BYTES = 2**28
-"""Arrays that take more must not have more than `MAX_EXPANSION` times the bytes of their file."""
 
 
 def read_inputs(
@@ -97,7 +94,7 @@ def _read_arrays(
     try:
         with open_regular("inputs", file) as content, np.load(content, allow_pickle=False) as arrays:
             size = sum(member.file_size for member in arrays.zip.infolist())
-            is_bomb = size > max(MAX_EXPANDED_BYTES, MAX_EXPANSION * os.fstat(content.fileno()).st_size)
+            is_bomb = size > max(MAX_EXPANDED_BYTES, MAX_BYTE_EXPANSION * os.fstat(content.fileno()).st_size)
             by_name = {} if is_bomb else {name: arrays[name] for name in arrays.files}
             if not all(isinstance(array, np.ndarray) for array in by_name.values()):
                 raise ValueError("a member is no array")

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import math
 import statistics
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import mmort.ort
+from mmort._files.drafts import temporary_folder
 from mmort.onnx.graph.files import PathLike
 from mmort.onnx.verify.sessions import feeds, refusals
 from mmort.ort.sessions import silent_options
@@ -152,7 +152,7 @@ def _events(
     path: PathLike, values: Sequence[Any], options: onnxruntime.SessionOptions, *, runs: int
 ) -> Iterator[dict[str, Any]]:
     """Yield the profile's events of nodes, and the event "model_run" before those of each run."""
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         options.enable_profiling, options.profile_file_prefix = True, f"{folder}/profile"
         with refusals("info: ONNX Runtime cannot load the file"):
             session = mmort.ort.session(path, sess_options=options)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,13 +14,8 @@ import onnx
 
 import mmort
 import mmort.ort
-from mmort._files.outputs import (
-    inside,
-    require_folder,
-    synchronize_directory,
-    synchronize_file,
-    write_output,
-)
+from mmort._files.drafts import replacing_folder
+from mmort._files.outputs import inside, make_folder, require_folder, write_output
 from mmort.contract.metadata import FOR_CLIENTS
 from mmort.contract.tasks import IMG_SHAPE
 from mmort.onnx.describe import describe
@@ -30,8 +23,6 @@ from mmort.onnx.graph import files, optional_inputs
 
 MAX_BATCH_SIZE = 8
 MAX_QUEUE_DELAY = 2000  # microseconds that a request waits for others to run with
-_EXCHANGE = ".mmort_exchange-"
-"""How folders begin that a later run must not remove: if the process is killed, the model's former folder is there."""
 _TYPES: dict[int, str] = {
     onnx.TensorProto.FLOAT: "TYPE_FP32",
     onnx.TensorProto.FLOAT16: "TYPE_FP16",
@@ -98,18 +89,13 @@ def write_triton_repository(
     library = Path(mmort.ort.library_path()) if "mmort" in providers else None
     at_server = Path(server_path or directory.absolute()) / name
     text = _config(name, proto, at_server / library.name if library else None)
-    directory.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=_EXCHANGE, dir=directory) as drafts:
-        draft, former = Path(drafts, name), Path(drafts, "former")
-        (draft / "1").mkdir(parents=True)
+    make_folder(directory)
+    with replacing_folder(folder) as draft:
+        make_folder(draft / "1")
         files.save(proto, draft / "1" / "model.onnx", model, library=library is not None)
         if library:
-            synchronize_file(shutil.copy(library, draft))
+            write_output(draft / library.name, library.read_bytes())
         write_output(draft / "config.pbtxt", text)
-        if folder.exists():
-            folder.rename(former)
-        draft.rename(folder)
-        synchronize_directory(directory)
     return folder
 
 

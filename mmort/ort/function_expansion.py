@@ -13,11 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-MAX_EXPANDED_NODES = 20_000
-"""Of a graph whose functions are expanded, unless the file itself has a tenth as many: ONNX Runtime takes 2 seconds."""
-
-MAX_FIELDS = 3 * 2**20
-"""That are read of a file, where beginning a message counts as eight: two seconds, and 50,000 usual nodes."""
+from mmort.limits import MAX_EXPANDED_NODES, MAX_FIELDS, MAX_NODE_EXPANSION
 
 _FIELDS_PER_MESSAGE = 8
 
@@ -107,7 +103,9 @@ def require_bounded(graph: Nodes, functions: Mapping[Name, Nodes]) -> int:
     """
     if taking := next((name for nodes in (graph, *functions.values()) for name in nodes.graphs & functions.keys()), ""):
         raise ValueError(f"function {taking} must not take graphs as attributes")
-    limit = max(MAX_EXPANDED_NODES, 10 * (graph.total + sum(nodes.total for nodes in functions.values())))
+    limit = max(
+        MAX_EXPANDED_NODES, MAX_NODE_EXPANSION * (graph.total + sum(nodes.total for nodes in functions.values()))
+    )
     expanded: dict[Name, int] = {}
     for name in functions:
         _expand(name, functions, expanded)

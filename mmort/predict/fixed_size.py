@@ -6,9 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmort.contract.preprocessing import Preprocessing
-
-MAX_PADDED_PIXELS = 2**26
-"""Of a padded batch, 800 MB: a small file may state any sizes."""
+from mmort.limits import MAX_BATCH_PIXELS
 
 MIN_COST = 1.15  # times the pixels of an image's own input; less is not worth a number
 
@@ -30,9 +28,9 @@ def fit(
             f"the preprocessed image is {size[1]} x {size[2]}, but the model takes {height} x {width} only; export "
             "it without --static and --shape, so that it takes all sizes, or pass a Preprocessing with a size that fits"
         )
-    if number * height * width > MAX_PADDED_PIXELS:
+    if number * height * width > MAX_BATCH_PIXELS:
         raise ValueError(
-            f"padding to {number} images of {height} x {width} makes more than {MAX_PADDED_PIXELS} pixels, the limit; "
+            f"padding to {number} images of {height} x {width} makes more than {MAX_BATCH_PIXELS} pixels, the limit; "
             "export the model without --static and --shape, or for smaller inputs"
         )
     padded = np.zeros((number, input.shape[1], height, width), np.float32)

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import stat
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mmort._files.outputs import inside, require_folder, write_output
+from mmort._files.lines import LinesFile
+from mmort._files.outputs import inside, make_folder, require_folder, write_output
 from mmort._files.text import path_text
 from mmort.detections.detections import Detections
 from mmort.detections.drawing import draw_beside
 from mmort.images import read_image, write_image
 from mmort.predict.image_files import identity
-
-try:
-    import fcntl
-except ModuleNotFoundError:  # Windows, where nothing keeps two runs apart
-    fcntl = None  # type: ignore[assignment]
-
 
 _WRITABLE = (".bmp", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 """Formats that OpenCV writes in colours."""
@@ -53,17 +46,17 @@ class Record:
     def __init__(self, directory: str | os.PathLike[str], settings: Mapping[str, Any]) -> None:
         require_folder(directory)
         self._new_folders = [folder for folder in (Path(directory), *Path(directory).parents) if not folder.exists()]
-        Path(directory).mkdir(parents=True, exist_ok=True)
+        make_folder(directory)
         self.path = inside(directory, "detections.jsonl")
-        self._file = _open(self.path)
+        self._file = LinesFile(self.path)
         try:
-            images, self._end = _recorded(self.path, self._file)
+            images, end = _recorded(self._file)
             # Relative paths in the record are those of the run that began it, wherever this one was started.
             base = _check_settings(inside(directory, "run.json"), settings, is_empty=not images)
             self._base = os.path.realpath(Path(directory, base))
             self._images = {(_key(Path(self._base, image)), frame) for image, frame in images}
             self._earlier = len(self._images)
-            os.ftruncate(self._file, self._end)
+            self._file.cut(end)
         except BaseException:
             self.close()
             raise
@@ -97,13 +90,7 @@ class Record:
             return
         named = image if os.path.realpath(os.curdir) == self._base else os.path.abspath(image)
         line = f"{to_line(named, detections, frame=frame, time=time)}\n".encode()
-        try:
-            if (written := os.write(self._file, line)) != len(line):
-                raise OSError(f"{self.path}: only {written} of {len(line)} bytes of a line could be written")
-        except OSError:
-            os.ftruncate(self._file, self._end)
-            raise
-        self._end += len(line)
+        self._file.append(line)
         self._images.add((_key(image), frame))
 
     def describe(self) -> str:
@@ -117,20 +104,14 @@ class Record:
 
     def close(self) -> None:
         """Close the file, after its lines have reached the disk."""
-        os.fsync(self._file)
-        os.close(self._file)
+        self._file.close()
 
     def __enter__(self) -> Record:
         return self
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        if error is not None and not self._end:
-            # While the record is still this run's, and last the file whose lock says so: another run may wait for it.
-            with contextlib.suppress(OSError):  # such as folders with other files, and on Windows files that are open
-                self.path.with_name("run.json").unlink()
-                self.path.unlink()
-                for folder in self._new_folders:
-                    folder.rmdir()
+        if error is not None and not self._file.end:
+            self._file.remove("run.json", self._new_folders)
         self.close()
 
 
@@ -221,7 +202,7 @@ class AnnotatedImages:
         """Draw detections on an image, and write it; several versions side by side."""
         target = self.path(image)
         drawn = draw_beside(read_image(image), versions)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
         inside(self._directory, target.relative_to(self._directory))  # a link may have come since
         write_image(target, drawn)
         self._written.add(image)
@@ -254,32 +235,6 @@ def _annotated(image: Path) -> Path:
     return image if image.suffix.lower() in _WRITABLE else image.with_name(f"{image.name}.png")
 
 
-def _open(path: Path) -> int:
-    """Open a record to read and to append, and keep other runs from it."""
-    without_links = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    while True:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | without_links, 0o666)
-        try:
-            if not stat.S_ISREG(os.fstat(file).st_mode):
-                raise ValueError(f"{path} must be a regular file, got a pipe or a device")
-            if fcntl is None:
-                return file
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Another run that ended in between may have removed the file.
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(file), os.lstat(path)):
-                    return file
-        except BlockingIOError:
-            os.close(file)
-            raise ValueError(
-                f"{path}: another run is writing to it; wait for its end, or give another directory"
-            ) from None
-        except BaseException:
-            os.close(file)
-            raise
-        os.close(file)
-
-
 def _check_settings(file: Path, settings: Mapping[str, Any], *, is_empty: bool) -> str:
     """Compare the settings with those of the run that began the record, or write them if it is empty.
 
@@ -309,10 +264,10 @@ def _check_settings(file: Path, settings: Mapping[str, Any], *, is_empty: bool) 
     return directory
 
 
-def _recorded(path: Path, file: int) -> tuple[list[tuple[str, int | None]], int]:
+def _recorded(file: LinesFile) -> tuple[list[tuple[str, int | None]], int]:
     """Return the images of a record, those of videos with the frame, and where its last whole line ends."""
     images, end = [], 0
-    with open(file, "rb", closefd=False) as lines:
+    with file.read() as lines:
         for number, line in enumerate(lines, 1):
             if not line.endswith(b"\n"):
                 break
@@ -324,7 +279,7 @@ def _recorded(path: Path, file: int) -> tuple[list[tuple[str, int | None]], int]
                 if frame is not None and (not isinstance(frame, int) or frame < 0):
                     raise ValueError
             except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
-                raise ValueError(f"{path}, line {number}: not an image's results; delete the file") from None
+                raise ValueError(f"{file.path}, line {number}: not an image's results; delete the file") from None
             images.append((image, frame))
             end += len(line)
     return images, end

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mmort._files.inputs import open_regular
-from mmort._files.outputs import inside, require_folder
+from mmort._files.outputs import inside, make_folder, require_folder
 from mmort.detections.detections import Detections
 from mmort.detections.drawing import draw
 from mmort.images import Image
@@ -294,7 +294,7 @@ def _predict_video(
         video = stack.enter_context(closing(Video(source)))
         drawn = None
         if target is not None and start == 0:
-            target.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(target.parent)
             drawn = stack.enter_context(closing(AnnotatedVideo(target, video.frames_per_second)))
         read = start
         disable = None if options.progress else True

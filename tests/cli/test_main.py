@@ -1,11 +1,14 @@
 """The command line itself: usage errors, closed pipes, and that extras are imported only when a command needs them."""
 
+import argparse
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import mmort
@@ -17,6 +20,7 @@ from mmort.onnx.verify.numbers import NumbersRow
 from mmort.onnx.verify.report import Report, VerificationError
 from mmort.predict import OnnxNetwork
 from tests.cli.running import misused, refused, run
+from tests.onnx import foreign
 from tests.predict import tiny_detector
 
 
@@ -84,6 +88,45 @@ def test_sigterm_ends_a_command_as_ctrl_c_does(tmp_path):
     )
     result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=50)
     assert (result.returncode, result.stderr, os.listdir(tmp_path)) == (143, "mmort: terminated\n", [])
+
+
+def test_interrupts_while_drafts_are_removed(tmp_path, monkeypatch):
+    """Which would stay then."""
+    removals = []
+
+    def rmtree(path, **settings):
+        removals.append(path)
+        if len(removals) == 1:
+            raise KeyboardInterrupt
+        remove(path, **settings)
+
+    remove = shutil.rmtree
+    monkeypatch.setattr(shutil, "rmtree", rmtree)
+    model = tiny_detector.write(tmp_path / "model.onnx")
+    assert run("portable", model, "-o", tmp_path / "out.onnx")[0] == 130
+    assert len(removals) == 2
+    assert sorted(os.listdir(tmp_path)) == ["model.onnx", "out.onnx"]
+
+
+def test_a_message_of_a_file_is_no_longer_than_a_line(tmp_path):
+    """Metadata of megabytes stood in it."""
+    foreign.write(
+        tmp_path / "model.onnx",
+        {"output0": np.zeros((7, 4))},
+        metadata=foreign.ultralytics() | {"task": "\x1b" * 200_000 + "end"},
+    )
+    message = refused("adopt", tmp_path / "model.onnx", "-o", tmp_path / "out.onnx")
+    assert message.startswith("mmort: error: adopt: files of ultralytics for the task '\\x1b")
+    assert " ... " in message
+    assert len(message) < 20_000
+
+
+def test_an_interrupt_while_arguments_are_read(monkeypatch):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_known_args", interrupted)
+    assert run("info") == (130, "", "mmort: interrupted\n")
 
 
 def test_sigterm_is_left_to_the_program_that_calls(monkeypatch):

@@ -18,6 +18,7 @@ from mmort.demo import IMAGES
 from mmort.predict import Record, draw, list_images, read_image
 from mmort.predict.predicting import video_source
 from mmort.predict.video import AnnotatedVideo, Video
+from mmort.predict.video_containers import stated_size
 from tests.cli.running import misused, refused, run
 from tests.predict import tiny_detector
 
@@ -36,11 +37,11 @@ def tiny(tmp_path_factory):
     return tiny_detector.write(tmp_path_factory.mktemp("model") / "tiny.onnx")
 
 
-def write(path, codec):
+def write(path, codec, count=COUNT):
     """Write a video whose frames get brighter."""
     writer = cv2.VideoWriter(path, cv2.VideoWriter_fourcc(*codec), RATE, (WIDTH, HEIGHT))
-    for number in range(COUNT):
-        writer.write(np.full((HEIGHT, WIDTH, 3), 20 * number, np.uint8))
+    for number in range(count):
+        writer.write(np.full((HEIGHT, WIDTH, 3), 20 * number % 256, np.uint8))
     writer.release()
 
 
@@ -141,14 +142,52 @@ def test_a_damaged_video_is_not_taken_for_a_shorter_one(tiny, folder):
     assert os.listdir("show") == []
 
 
-def test_a_video_cut_short_is_noted(tiny, folder):
-    write("clip.mkv", "MJPG")
-    content = (folder / "clip.mkv").read_bytes()
-    (folder / "clip.mkv").write_bytes(content[: len(content) * 3 // 4])
-    code, out, err = predict(tiny, "clip.mkv", "--json")
-    assert code == 0
-    assert 0 < len(lines(out)) < COUNT
-    assert err.endswith(f"note: clip.mkv states {COUNT} frames, of which {len(lines(out))} could be read\n")
+@pytest.mark.parametrize(("suffix", "codec"), [(".avi", "MJPG"), (".mkv", "MJPG"), (".mp4", "mp4v"), (".mov", "MJPG")])
+def test_a_video_that_is_cut_is_refused(tiny, folder, suffix, codec):
+    """What is left of it would be detected, drawn and finished as if it were all."""
+    write(f"clip{suffix}", codec)
+    content = (folder / f"clip{suffix}").read_bytes()
+    if codec == "mp4v":  # the list of frames comes first, as in files for the web
+        begin = content.index(b"moov") - 4
+        content = content[:28] + content[begin:] + content[28:begin]
+    assert 0 <= stated_size(io.BytesIO(content)) - len(content) < 8
+    for length in (len(content) * 3 // 4, len(content) - 100):
+        (folder / f"clip{suffix}").write_bytes(content[:length])
+        message = refused("predict", tiny, f"clip{suffix}", "--show-dir", "show")
+        assert re.search(rf"clip{suffix}: the file is cut: it states \d+ bytes, got {length}; a program ", message)
+        assert not (folder / "show").exists()
+
+
+@pytest.mark.parametrize("name", ["bytes", "edits"])
+def test_frames_at_the_end(tiny, folder, name):
+    """Damaged ones are missed, and not those that the file itself leaves out."""
+    write("clip.mp4", "mp4v", 60)
+    content = bytearray((folder / "clip.mp4").read_bytes())
+    if name == "bytes":
+        begin, end = content.index(b"mdat") + 4, content.index(b"moov") - 4
+        content[(begin + end) // 2 : end] = bytes(end - (begin + end) // 2)
+    else:  # the duration of the only edit, in milliseconds
+        begin = content.index(b"elst") + 12
+        content[begin : begin + 4] = struct.pack(">I", 2500)
+    (folder / "clip.mp4").write_bytes(content)
+    if name == "bytes":
+        message = refused("predict", tiny, "clip.mp4", "--show-dir", "show")
+        assert re.search(r"clip\.mp4: frame \d+ and the \d+ after it cannot be read: the file is damaged; a ", message)
+        assert os.listdir("show") == []
+    else:
+        code, out, err = predict(tiny, "clip.mp4", "--json")
+        assert (code, err[-66:]) == (0, "note: clip.mp4 states 60 frames, of which 13 could be read\n"[-66:])
+        assert len(lines(out)) == 13
+
+
+def test_sizes_of_containers_that_state_none():
+    ebml = b"\x1a\x45\xdf\xa3\x80\x18\x53\x80\x67"
+    assert stated_size(io.BytesIO(ebml + b"\x01" + b"\xff" * 7)) is None
+    assert stated_size(io.BytesIO(ebml + b"\x42\x01")) == len(ebml) + 2 + 0x201
+    for content in (b"", b"RIFF\0\0\0\0AVI ", b"\0\0\0\0mdat", ebml[:4] + b"\x01" + b"\xfe" * 7, b"GIF89a"):
+        assert stated_size(io.BytesIO(content)) is None
+    large = struct.pack(">I4sQ", 1, b"mdat", 2**40)
+    assert stated_size(io.BytesIO(struct.pack(">I4s", 8, b"ftyp") + large)) == 8 + 2**40
 
 
 def test_what_is_no_video(tiny, clip, folder):

@@ -22,6 +22,13 @@ def test_names(texts, names):
     assert Prompt.of(texts).names == names
 
 
+@pytest.mark.parametrize("texts", ["cat . " * 16_385, ["cat"] * 16_385])
+def test_more_names_than_any_data_set(texts):
+    """Each of them took a run of the detector where the file takes them in chunks."""
+    with pytest.raises(ValueError, match=r"^texts must have at most 16384 names, got 16385$"):
+        Prompt.of(texts)
+
+
 def test_caption_has_cleaned_names():
     caption = Prompt.of(["traffic_light", "bird (flying)", "a  b"]).caption()
     assert caption.text == "traffic light. bird . a b. "

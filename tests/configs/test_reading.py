@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from mmort._files.inputs import open_regular
 from mmort.configs import ConfigError, parse_options, read_config
-from mmort.configs.budget import MAX_STEPS, Budget
+from mmort.configs.budget import Budget
+from mmort.limits import MAX_CONFIG_STEPS
 
 CONFIGS = Path(__file__).parents[1] / "data" / "configs"
 EXPECTED = ast.literal_eval((CONFIGS / "expected.txt").read_text())  # written by make_expected.py
@@ -161,7 +162,7 @@ def test_bomb_with_the_whole_budget(config):
 @pytest.fixture
 def small_budget(monkeypatch):
     """A tenth of the steps, which are to be refused in a tenth of the time: `python -m tests.fuzz.configs` uses all."""
-    monkeypatch.setattr(Budget.__init__, "__defaults__", (MAX_STEPS // 10,))
+    monkeypatch.setattr(Budget.__init__, "__defaults__", (MAX_CONFIG_STEPS // 10,))
 
 
 def refused_in_time(config, text, message=None, limit=2, **options):

@@ -30,6 +30,9 @@ IMPORTED = faster_coco_eval, onnx, onnxruntime, torch, tqdm
 MAX_WAIT = 20
 """Seconds after which a command hangs."""
 
+MAX_LINE = 25_000
+"""Characters of a line beside those of the arguments, which may be escaped."""
+
 
 class CommandError(BaseException):
     """A command that ended in another way than with a result or a line."""
@@ -97,6 +100,8 @@ def run(folder: Path, arguments: list[str]) -> None:
     if "\x1b" in out.getvalue() + err.getvalue():
         raise CommandError(f"controls the terminal: {arguments}")
     verbose = {"-v", "--verbose"} & {*arguments}
+    if any(len(line) > MAX_LINE + 6 * sum(map(len, arguments)) for line in lines):
+        raise CommandError(f"a line of {max(map(len, lines))} characters: {arguments}")
     if code not in (0, 1, 2) or any("did not foresee" in line for line in lines):
         raise CommandError(f"code {code} of {arguments}: {lines[-1:]}")
     if not verbose and any("Traceback" in line for line in lines):

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from mmort.configs import read_config
-from mmort.configs.sources import MAX_FILE_SIZE
+from mmort.limits import MAX_CONFIG_BYTES
 from tests.fuzz.children import Fuzzer, main
 
 NAMES = ("a", "b", "model", "_base_", "_base_.a", "d['k']", "x")
@@ -158,7 +158,7 @@ def write(rng: random.Random, folder: Path) -> Path:
             names = [f"b{level + 1}.py"] * bases
             (folder / f"b{level}.py").write_text(f"_base_ = {names}" if level < levels - 1 else python(rng))
         text = f"_base_ = {['b0.py'] * rng.randrange(1, 3)}\n{text}"
-    content = text.encode()[: 2 * MAX_FILE_SIZE]
+    content = text.encode()[: 2 * MAX_CONFIG_BYTES]
     if rng.random() < 0.2:
         position = rng.randrange(len(content) + 1)
         content = content[:position] + rng.randbytes(rng.randrange(1, 9)) + content[position:]

@@ -28,7 +28,7 @@ while [ "$SECONDS" -lt "$SECONDS_MAX" ] && [ -z "$failed" ]; do
     part videos --count 10000 --seconds $((SLICE / 4))
     part configs --count 10000 --seconds "$SLICE"
     part checkpoints --count 10000 --seconds "$SLICE"
-    for name in metadata model_bytes texts datasets outputs records graphs foreign_files options devices rewrites exports; do
+    for name in archives metadata model_bytes texts datasets outputs records graphs foreign_files layouts options devices rewrites signals exports; do
         part "$name" --count 10000 --seconds "$SLICE"
     done
     part threads --seconds 600

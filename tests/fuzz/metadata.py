@@ -13,10 +13,10 @@ from typing import Any
 import cv2
 import numpy as np
 
-from mmort.contract.checks import MAX_TEXT
 from mmort.contract.metadata import Metadata, read_metadata
 from mmort.contract.padding import Padding
 from mmort.detections.panoptic import PanopticFormat
+from mmort.limits import MAX_ENTRY_CHARACTERS
 from mmort.predict import MaskFormat, Predictor, Preprocessing
 from tests.fuzz import json_values
 from tests.fuzz.children import Fuzzer, main
@@ -71,7 +71,7 @@ def make(rng: random.Random, folder: Path) -> tuple[dict[str, str], Any]:
     if rng.random() < 0.005:
         texts["classes"] = json.dumps(["x"] * 300_000 + [json_values.value(rng)])
     if rng.random() < 0.005:
-        texts["classes"] = json.dumps("x" * MAX_TEXT)
+        texts["classes"] = json.dumps("x" * MAX_ENTRY_CHARACTERS)
     if rng.random() < 0.5:
         texts["mmort_version"] = "0.1"
     return texts, (rng.choice(SHAPES), rng.choice(((0, 0), (1, 1), (1, 1), (28, 28), (160, 160), (0, 5))))

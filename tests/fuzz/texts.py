@@ -48,6 +48,12 @@ NAMES = (
     "cat " * 3000,
     "cat . " * 1000,
     "caption: cat",
+    "cat . " * 100_000,
+    "x" * 2**22,
+    ". " * 2**20,
+    "\u0301" * 200_000,
+    "\u4e2d" * 200_000,
+    "a b" * 300_000,
 )
 
 
@@ -89,6 +95,9 @@ def make(rng: random.Random, folder: Path) -> tuple[Path, Any]:
     (folder / "detector.onnx").write_bytes(detector)
     if rng.random() < 0.97:
         (folder / "detector.texts.onnx").write_bytes(encoder)
+    if rng.random() < 0.05:
+        names = [rng.choice(NAMES[:14]) for _ in range(7)]
+        return folder / "detector.onnx", names * rng.choice((20, 2_000, 30_000))
     words = [rng.choice(NAMES[:3] if rng.random() < 0.8 else NAMES) for _ in range(rng.choice((0, 1, 1, 2, 5)))]
     texts: Any = rng.choice((words, " . ".join(words), words and words[0]))
     if rng.random() < 0.1:

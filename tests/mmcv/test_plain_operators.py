@@ -302,3 +302,99 @@ def test_sizes_that_the_output_does_not_have():
         align(input, rois, output, aligned_height=2**31 - 1, **sizes)
     with pytest.raises(ValueError, match=r"bezier_align_forward: sampling_ratio must be at most 1024, got 1048576$"):
         align(input, rois, output, aligned_height=2, **sizes | {"sampling_ratio": 2**20})
+
+
+HUGE = 2**31 - 1
+SIZES = {f"{name}{side}": 1 for name in ("k", "dilation", "dilation_patch", "d") for side in "HW"}
+SIZES |= {"patchH": 3, "patchW": 3, "padH": 0, "padW": 0}
+"""Of a correlation."""
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"h_mask": HUGE},
+            r"features \[2, 3\] and masks \[2147483647, 3\] must be those of the tensors, got \[1, 9, 2, 3",
+        ),
+        ({"h_feature": HUGE}, r"num_ 1, features \[2147483647, 3\] and masks \[3, 3\] must be those"),
+        ({"num_": HUGE}, r"num_ 2147483647, features "),
+        ({"h_feature": -2, "w_feature": -3}, r"features \[-2, -3\] "),
+    ],
+)
+def test_sizes_of_masks_that_the_tensors_do_not_have(settings, message):
+    sizes = {"num_": 1, "h_feature": 2, "w_feature": 3, "h_mask": 3, "w_mask": 3, "half_h_mask": 1, "half_w_mask": 1}
+    masks, maps = torch.ones(1, 9, 2, 3), torch.zeros(1, 6, 2, 3)
+    for function, tensors in ((EXT.psamask_forward, (masks, maps)), (EXT.psamask_backward, (maps, masks))):
+        with pytest.raises(ValueError, match=rf"^mmcv\._ext\.psamask_\w+: .*{message}"):
+            function(*tensors, psa_type=0, **sizes | settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"patchH": HUGE}, r"output must be \[1, 2147483647, 3, 4, 4\] by the sizes, got \[1, 3, 3, 4, 4\]$"),
+        (
+            {"kH": 2**16, "padH": 2**15},
+            r"may have 16384 elements and a padding of 1024, got \[65536, 1\] and \[32768, 0",
+        ),
+        ({"padW": HUGE, "dW": HUGE}, r"a padding of 1024, got \[1, 1\] and \[0, 2147483647\]$"),
+        (
+            {"dH": 0},
+            r"patch, kernel, dilation and stride must be at least 1, and padding 0, got .*\[0, 1\] and \[0, 0\]$",
+        ),
+    ],
+)
+def test_correlations_out_of_proportion(settings, message):
+    input, output = torch.ones(1, 2, 4, 4), torch.zeros(1, 3, 3, 4, 4)
+    with pytest.raises(ValueError, match=f"^mmcv._ext.correlation_forward: .*{message}"):
+        EXT.correlation_forward(input, input, output, **SIZES | settings)
+    with pytest.raises(ValueError, match=f"^mmcv._ext.correlation_backward: .*{message}"):
+        EXT.correlation_backward(output, input, input, input * 0, input * 0, **SIZES | settings)
+
+
+def test_correlation_with_what_is_far_outside():
+    """The second map was padded up to there: gigabytes."""
+    input, output = numbers(1, 2, 4, 4), torch.full((1, 3, 3, 4, 4), 7.0)
+    EXT.correlation_forward(input, input, output, **SIZES | {"dilation_patchH": HUGE, "dilation_patchW": 10**6})
+    expected = torch.zeros(1, 3, 3, 4, 4)
+    expected[:, 1, 1] = input.square().sum(1)
+    torch.testing.assert_close(output, expected)
+
+
+def test_voxels_of_sizes_that_the_tensors_do_not_have():
+    points, size, limits = torch.rand(3, 3), torch.ones(3), torch.tensor([0.0, 0, 0, 2, 2, 1])
+    cells, voxels, counts = torch.zeros(3, 3, dtype=torch.int32), torch.zeros(3, 2, 3), torch.zeros(3)
+    for wrong in (HUGE, 2, -1):
+        with pytest.raises(ValueError, match=rf"must have as many coordinates as NDim, got {wrong}$"):
+            EXT.dynamic_voxelize_forward(points, size, limits, cells, NDim=wrong)
+        with pytest.raises(ValueError, match=rf"must have as many coordinates as NDim, got {wrong}$"):
+            EXT.hard_voxelize_forward(points, size, limits, voxels, cells, counts, counts[0], 2, 3, wrong)
+    far = torch.cat([limits[:3], torch.full((3,), 2.0**30)])
+    with pytest.raises(ValueError, match=r"voxels must be numbered in 63 bits, got \[20000001, 20000001, 20000001\]$"):
+        EXT.hard_voxelize_forward(points * 0 + 2e7 + 0.5, size, far, voxels, cells, counts, counts[0], 2, 3, 3)
+
+
+def test_neighbours_in_a_crowd():
+    """All distances at once took gigabytes; in blocks they are the same."""
+    centres, points = numbers(2, 1500, 3), numbers(2, 900, 3)
+    squares = torch.cdist(centres.double(), points.double()).square()
+    distances, indices = torch.zeros(2, 1500, 3), torch.zeros(2, 1500, 3, dtype=torch.int32)
+    EXT.three_nn_forward(centres, points, distances, indices, b=2, n=1500, m=900)
+    torch.testing.assert_close(distances.double(), squares.sort(2).values[..., :3], rtol=1e-5, atol=1e-6)
+    near, far = torch.zeros(2, 1500), torch.zeros(2, 900)
+    of_near, of_far = torch.zeros(2, 1500, dtype=torch.int32), torch.zeros(2, 900, dtype=torch.int32)
+    EXT.chamfer_distance_forward(centres, points, near, far, of_near, of_far)
+    torch.testing.assert_close(near.double(), squares.amin(2), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(far.double(), squares.amin(1), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        squares.gather(2, of_near[..., None].long())[..., 0], near.double(), rtol=1e-5, atol=1e-6
+    )
+    balls = torch.full((2, 1500, 2), -1, dtype=torch.int32)
+    EXT.ball_query_forward(centres, points, balls, b=2, n=900, m=1500, min_radius=0.0, max_radius=0.5, nsample=2)
+    inside = squares < 0.25
+    assert torch.equal(balls[..., 0].long(), torch.where(inside.any(2), inside.int().argmax(2), -1))
+    for wrong in ({"nsample": HUGE}, {"m": HUGE}, {"b": 1}):
+        sizes = {"b": 2, "n": 900, "m": 1500, "nsample": 2} | wrong
+        with pytest.raises(ValueError, match=r"b, m and nsample must be the sizes of idx_tensor, \[2, 1500, 2\], got "):
+            EXT.ball_query_forward(centres, points, balls, min_radius=0.0, max_radius=0.5, **sizes)

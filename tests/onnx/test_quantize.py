@@ -1,6 +1,7 @@
 """Quantized files: which layers compute with integers, and how far the results are from the others."""
 
 import json
+import tempfile
 
 import numpy as np
 import onnx
@@ -362,6 +363,14 @@ def test_results_are_near(tmp_path, rng):
     outputs = (make_session(model).run(None, {"x": sets[0][0]}) for model in (detector_file, file))
     for expected, got in zip(*outputs, strict=True):
         assert 0 < np.abs(expected - got).max() < 0.06 * np.abs(expected).max()
+
+
+def test_no_temporary_files_are_needed(tmp_path, rng, monkeypatch):
+    """ONNX Runtime's quantizer writes the model to some, which a killed process would leave."""
+    onnx.save(detector(rng), tmp_path / "model.onnx")
+    monkeypatch.setattr(tempfile, "tempdir", "/none")
+    samples = [[rng.normal(0, 1, (1, 3, 32, 32)).astype(np.float32)]]
+    assert mmort.onnx.quantize(tmp_path / "model.onnx", tmp_path / "int8.onnx", samples).quantized
 
 
 def test_weights_of_nodes(tmp_path, rng):

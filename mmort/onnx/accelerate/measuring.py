@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ import onnx.shape_inference
 
 import mmort.ort
 from mmort import get_num_threads
+from mmort._files.drafts import temporary_folder
 from mmort.onnx.accelerate.runs import Run
 from mmort.onnx.graph import inspection
 from mmort.onnx.verify.sessions import feeds, refusals
@@ -36,7 +36,7 @@ def run_once(model: onnx.ModelProto, values: Sequence[Any]) -> dict[str, Run]:
     ValueError
         If ONNX Runtime refuses the model or its inputs.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         session = _session(model, f"{folder}/0")
         _run(session, values)
         return _declared(model, _nodes(_profile(session), skipped_runs=0))
@@ -62,7 +62,7 @@ def measure(models: list[onnx.ModelProto], values: Sequence[Any]) -> list[tuple[
     ValueError
         If ONNX Runtime refuses a model or its inputs.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         sessions = [_session(model, f"{folder}/{number}") for number, model in enumerate(models)]
         seconds: list[list[float]] = [[] for _ in models]
         deadline = time.perf_counter() + SECONDS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ import onnx.external_data_helper
 import onnx_ir as ir
 
 from mmort import get_num_threads
+from mmort._files.drafts import temporary_folder, write_draft
 from mmort.onnx.accelerate import scatter, single_nodes
 from mmort.onnx.accelerate.attention import multi_scale_deformable_attention
 from mmort.onnx.accelerate.class_chains import classes_in_turn
@@ -190,9 +190,9 @@ def _not_faster(row: Replaced, edited: Edited, before: float, after: float) -> L
 
 def _verify(model: onnx.ModelProto, path: files.PathLike, sets: Sequence[Sequence[Any]]) -> None:
     """Compare a model with a file on sets of inputs; raise VerificationError if they differ, but for rows' order."""
-    with tempfile.TemporaryDirectory() as folder:
-        draft = Path(folder, "accelerated.onnx")
-        draft.write_bytes(model.SerializeToString())
+    with temporary_folder() as folder:
+        draft = folder / "accelerated.onnx"
+        write_draft(draft, model.SerializeToString())
         report = verify(draft, path, sets)
         is_same = report.ok or _differs_in_order(draft, path, sets)
     if not is_same:

@@ -12,6 +12,7 @@ from mmort.configs.schema import Config, Schema, at_least, read_entries, suggest
 from mmort.contract.mask_format import MaskFormat
 from mmort.contract.metadata import read_mask_format, read_preprocessing
 from mmort.contract.preprocessing import Preprocessing
+from mmort.limits import MAX_DETECTIONS, MAX_PARTS
 
 _CHOICES = {
     "box_format": ("xyxy", "xywh", "cxcywh", "ltrb"),
@@ -28,12 +29,6 @@ _JOIN = " + "
 """What stands between outputs whose rows follow each other."""
 
 _COLUMNS = re.compile(r"(?P<output>.+?)(\[(?P<first>\d{0,9})(?P<colon>:?)(?P<end>\d{0,9})\])?")
-
-MAX_PARTS = 32
-"""Outputs whose rows follow each other; a file has one for each of its levels, and each takes nodes of the graph."""
-
-MAX_DETECTIONS = 2**31 - 1
-"""More boxes than an image can have; ONNX's integers end above."""
 
 
 class Columns(NamedTuple):

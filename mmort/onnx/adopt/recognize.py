@@ -17,13 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmort._files.inputs import read_bytes
+from mmort.limits import MAX_LITERAL, MAX_PREPROCESSOR_BYTES
 
 Entries = dict[str, Any]
-
-MAX_CONFIG_BYTES = 2**24
-
-MAX_LITERAL = 2**18
-"""Characters of a value in Python's notation, whose parser takes 500 bytes for each; 10,000 names have fewer."""
 
 PIXEL_MASK = "pixel_mask"
 """The name of the mask that transformers' DETRs take."""
@@ -457,7 +453,7 @@ def _arguments(file: ForeignFile) -> Mapping[str, Any]:
 def _json(path: Path) -> dict[str, Any]:
     """Return the object in a JSON file."""
     try:
-        values = json.loads(read_bytes("config", path, MAX_CONFIG_BYTES))
+        values = json.loads(read_bytes("config", path, MAX_PREPROCESSOR_BYTES))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"adopt: {path} is not JSON: {error}") from None
     if not isinstance(values, dict):

@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from mmort import schemas
+from mmort._files.drafts import remove_draft
 from mmort.contract.metadata import BY_TOLERANCE, VERIFIED
 from mmort.detections.matching import Tolerances
 from mmort.onnx import op_schemas
@@ -267,7 +268,7 @@ def _simplify(artifact: Artifact, draft: Path) -> None:
     onnxslim.slim(os.fspath(draft), os.fspath(draft))
     artifact.model = files.load(draft)
     for file in before - artifact.files():
-        file.unlink()
+        remove_draft(file)
 
 
 def _make_portable(model: onnx.ModelProto, portable: bool | Form) -> None:

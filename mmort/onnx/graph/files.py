@@ -11,8 +11,9 @@ import onnx
 import onnx.external_data_helper
 import onnx.helper
 
+from mmort._files.drafts import draft_beside, draft_folder, replace_by, write_draft
 from mmort._files.inputs import is_checkpoint
-from mmort._files.outputs import draft_folder, naming, replace_by, require_directory, require_onnx_output
+from mmort._files.outputs import naming, require_directory, require_onnx_output
 from mmort.onnx.graph import structure
 from mmort.ort.sessions import require_model_name, silent_options
 
@@ -53,20 +54,18 @@ def replacing(path: PathLike, *, keep_neighbours: bool = False) -> Iterator[Path
     """
     path = Path(path)
     require_directory(path)
-    with naming(path), draft_folder(path.parent) as directory:
+    with naming(path):
         if keep_neighbours:
-            draft = path.with_name(f"{directory.name}-{path.name}")
-            try:
+            with draft_beside(path) as draft:
                 yield draft
                 replace_by(draft, path)
-            finally:
-                draft.unlink(missing_ok=True)
         else:
-            draft = directory / path.name
-            yield draft
-            companions = [file for file in directory.iterdir() if file != draft]
-            for file in (*companions, draft):  # the model last, as it refers to the others
-                replace_by(file, path.parent / file.name)
+            with draft_folder(path.parent) as directory:
+                draft = directory / path.name
+                yield draft
+                companions = [file for file in directory.iterdir() if file != draft]
+                for file in (*companions, draft):  # the model last, as it refers to the others
+                    replace_by(file, path.parent / file.name)
 
 
 def check_output(path: PathLike | None, *, force: bool) -> None:
@@ -173,7 +172,7 @@ def save(model: onnx.ModelProto, path: PathLike, source: PathLike | None, librar
             f"{path}: the model cannot be written ({error}); keep its tensors in files beside it"
         ) from None
     with replacing(path, keep_neighbours=True) as draft:
-        draft.write_bytes(content)
+        write_draft(draft, content)
         _check(draft, path, source, library)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx
 import onnx.helper
+import onnx.shape_inference
 import onnx_ir as ir
 from numpy.typing import NDArray
 
@@ -24,6 +25,7 @@ def with_integers(
     from onnxruntime.quantization import CalibrationMethod, QuantType
     from onnxruntime.quantization.calibrate import TensorsData
     from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
+    from onnxruntime.quantization.quant_utils import add_infer_metadata
 
     copy = onnx.ModelProto()  # the quantizer changes its model
     copy.CopyFrom(model)
@@ -31,6 +33,8 @@ def with_integers(
     copy.graph.value_info.extend(  # the quantizer asks for types, which inference does not find behind mmort's nodes
         onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in bounds if name not in known
     )
+    copy = onnx.shape_inference.infer_shapes(copy)
+    add_infer_metadata(copy)  # else the quantizer infers shapes by temporary files, which a killed process would leave
     quantizer = QDQQuantizer(
         copy,
         per_channel=True,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmort.limits import MAX_RANDOM_ELEMENTS
 from mmort.onnx.verify.sessions import open_session, required_inputs
 from mmort.schemas import ELEMENT_TYPES
 
@@ -17,9 +18,6 @@ _DTYPES = {
     ELEMENT_TYPES[name]: np.dtype(name) for name in ("float32", "float64", "float16", "int64", "int32", "uint8", "bool")
 }
 """The dtypes of random inputs, by ONNX Runtime's name."""
-
-MAX_RANDOM_ELEMENTS = 2**26
-"""Of random inputs of the sizes that a file states, which a small file may do as it likes."""
 
 
 def random_inputs(

@@ -16,14 +16,11 @@ from mmort._files.inputs import is_checkpoint, refuse_address
 from mmort.configs.captions import Prompt
 from mmort.contract import Interface, MaskFormat, read
 from mmort.contract.tasks import IMG_SHAPE, TEXT_INPUTS
+from mmort.limits import MAX_THREADS
 from mmort.ops.threads import get_num_threads
 from mmort.predict.engines.io_binding import BoundSession
 from mmort.predict.engines.splitting import SplitSession, split_session
 from mmort.predict.text_encoder import TextEncoder, Words, merged
-
-MAX_THREADS = 1024
-"""Of a detector, and callers at the same time; each thread takes memory, and seconds when there are too many."""
-
 
 ADVICE_WITH_CONFIG = "mmort adopt MODEL.onnx --config CONFIG.py --output FILE.onnx writes it into the file"
 """What helps with a file that does not state its preprocessing, as MMDetection's and MMDeploy's do not."""
