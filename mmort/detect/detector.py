@@ -42,12 +42,19 @@ class Detector(nn.Module):
         The name of the detector, such as "Faster R-CNN".
     classes : tuple of str
         Names of the classes by label.  Empty if the checkpoint has none.
+    head_entries : tuple of str
+        The entries of ``model`` that may hold the head whose type is registered for the family, or a list of heads,
+        the last of which has that type.
+    earlier_heads : tuple of str
+        Entries whose heads come before it, and so do not name the family.
     Model : subclass of ModelEntries
         The schema of the config's ``model``, and of its ``test_cfg``, wherever that is.
     entries : ModelEntries
         What `Model` has read.
     test_cfg : Schema
         Of it, how detections are selected.
+    inclusive_boxes : bool
+        Whether boxes end with their last pixel, and MMDetection adds one of the original image.
     flip_test : bool, default False
         Whether `forward` also detects in the mirror images.
     takes_proposals : bool
@@ -68,6 +75,9 @@ class Detector(nn.Module):
     """
 
     family: str
+    head_entries: ClassVar[tuple[str, ...]] = ("bbox_head",)
+    earlier_heads: ClassVar[tuple[str, ...]] = ("rpn_head", "mask_head")
+    inclusive_boxes: ClassVar[bool] = False
     Model: ClassVar[type[ModelEntries]] = ModelEntries
     entries: ModelEntries
     test_cfg: Any

@@ -93,12 +93,19 @@ class Parts:
     ----------
     types : dict of str to dict of str to class
         By kind, the class of each of MMDetection's type names.
+    particular : dict of str to dict of str to (str, class), optional
+        By kind, the classes of type names of heads with some box coders only, and the kind of these.
     """
 
-    def __init__(self, types: dict[str, dict[str, Any]]) -> None:
+    def __init__(
+        self,
+        types: dict[str, dict[str, Any]],
+        particular: dict[str, dict[str, tuple[str, Any]]] | None = None,
+    ) -> None:
         self.types = types
+        self.particular = {} if particular is None else particular
 
-    def register(self, kind: str, *names: str) -> Callable[[_Class], _Class]:
+    def register(self, kind: str, *names: str, coder: str | None = None) -> Callable[[_Class], _Class]:
         """Return a decorator: the class is what these type names mean in configs.
 
         Parameters
@@ -107,6 +114,8 @@ class Parts:
             "detector", by the type of its last head, or the kind of a part, such as "backbone" or "box coder".
         *names : str
             MMDetection's type names, without a scope.
+        coder : str, optional
+            A kind of box coders; the class is then what the names mean of heads with such a coder.
 
         Raises
         ------
@@ -124,11 +133,12 @@ class Parts:
         """
 
         def register(part_class: _Class) -> _Class:
-            types = self.types.setdefault(kind, {})
+            types: dict[str, Any] = (self.types if coder is None else self.particular).setdefault(kind, {})
             for name in names:
                 if name in types:
-                    raise ValueError(f"detect: {kind} {name!r} is registered already, as {types[name].__qualname__}")
-                types[name] = part_class
+                    taken = types[name] if coder is None else types[name][1]
+                    raise ValueError(f"detect: {kind} {name!r} is registered already, as {taken.__qualname__}")
+                types[name] = part_class if coder is None else (coder, part_class)
             return part_class
 
         return register
@@ -204,9 +214,11 @@ PARTS = Parts({})
 """All that is registered, by kind; a part of only one family is named in that family's file.
 
 Detectors are registered by the type of their last head: ``model.type`` is not enough, since two-stage detectors may
-share one.  A "rotated detector" is what such a type means if the head's box coder is one of rotated boxes, as in
-MMRotate 1.
+share one.
 """
+
+DETECTOR, AROUND = "detector", "model around a detector"
+"""Kinds of what is registered: families, by their last head; by ``model.type``, the entries of models around them."""
 
 
 register = PARTS.register

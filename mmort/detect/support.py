@@ -68,7 +68,7 @@ class _Collector(Parts):
     """
 
     def __init__(self, parts: Parts) -> None:
-        super().__init__(parts.types)
+        super().__init__(parts.types, parts.particular)
         self.problems: list[str] = []
         self.kinds: set[str] = set()
 

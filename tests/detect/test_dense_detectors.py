@@ -337,7 +337,7 @@ def test_styles_of_resnet_and_width_of_resnext():
         ("neck", {"type": "NoFPN"}, "neck 'NoFPN'"),
         ("neck", {"add_extra_convs": "on_top"}, "'on_top'"),
         ("bbox_head", {"type": "MonoFlexHead"}, "MonoFlexHead"),
-        ("roi_head", [{"type": "CascadeRoIHead"}], "roi_head must be one dict, got list"),
+        ("roi_head", [{"type": "CascadeRoIHead"}], "model with roi_head .did you mean bbox_head.. is not supported"),
         ("bbox_head", {"with_score": True}, "with_score"),
         ("nope", 3, "model with nope is not supported; supported entries: backbone, neck, test_cfg, bbox_head"),
         ("bbox_head", {"bbox_coder": {"type": "PseudoBBoxCoder"}}, "PseudoBBoxCoder"),

@@ -213,10 +213,8 @@ def small_files(names: list[str], work: Path) -> Iterator[tuple[str, Path, Batch
     """Yield each small detector's name, file and inputs of two sizes that were not traced."""
     import torch
 
-    from mmort.configs.layout import DetectorConfig
     from mmort.detect import build
     from mmort.detect.export import ExportOptions, export
-    from mmort.detect.loading import _family_of
     from tests.detect.small_exports import PIPELINE, small_cases
 
     torch.set_grad_enabled(False)
@@ -240,7 +238,7 @@ def small_files(names: list[str], work: Path) -> Iterator[tuple[str, Path, Batch
         batches = [
             (rng.normal(0, 1, (n, 3, h, w)).astype(np.float32), np.tile(np.array([h, w]), (n, 1))) for n, h, w in sizes
         ]
-        yield f"{_family_of(DetectorConfig(config)).__name__}, {name}", path, batches
+        yield f"{type(detector).__name__}, {name}", path, batches
 
 
 COLUMNS = {

@@ -19,6 +19,7 @@ from mmort.configs.overrides import refuse_unread
 from mmort.configs.schema import Config
 from mmort.contract import Preprocessing, path_of_encoder
 from mmort.contract.tasks import IMG_SHAPE, MASKS
+from mmort.detect.claims import branch_of
 from mmort.detect.detector import Detector
 from mmort.detect.export import head_outputs, show
 from mmort.detect.export.examples import Examples, sufficient_shape
@@ -57,7 +58,7 @@ def export_detector(
         if overrides:
             refuse_unread(overrides, read_config(config))
         detector = build(settings)
-        preprocessing = Preprocessing.from_config(settings)
+        preprocessing = Preprocessing.from_config(settings, inclusive_boxes=detector.inclusive_boxes)
         if not options.flip:
             preprocessing = replace(preprocessing, flip=False)
         steps.begin(f"loading {os.fspath(checkpoint)} into {detector.family}")
@@ -74,7 +75,7 @@ def export_detector(
         elif named_by_config:
             steps.progress("note: the checkpoint names no classes; those of the config's test data set are taken")
         left_out = detector.prepare_for_export(flip=preprocessing.flip)
-        if DetectorConfig(settings).branch == "detector":
+        if branch_of(DetectorConfig(settings)) == "detector":
             left_out += ("the tracker, as the file detects in single images",)
         network = TorchNetwork(detector, preprocessing, left_out)
         return _write(network, settings, output_file, options, steps, images)

@@ -190,7 +190,7 @@ class MaskQueryDetector(Detector):
     entries: MaskQueryModelEntries
     test_cfg: MaskQueryTestCfg
     panoptic_head: Any
-    heads = ("panoptic_head",)
+    heads = head_entries = ("panoptic_head",)
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)

@@ -55,8 +55,13 @@ class SingleStageDetector(Detector):
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)
-        self.bbox_head = parts.construct("bbox_head", self.head, self.entries.bbox_head)
+        self.bbox_head = parts.construct("bbox_head", self.head_of(config.version), self.entries.bbox_head)
         self.test_cfg = read_entries("test_cfg", self.TestCfg, self.entries.test_cfg)
+
+    @classmethod
+    def head_of(cls, version: int) -> type[Head]:
+        """Return the class of the head in a version of MMDetection."""
+        return cls.head
 
     @property
     def level_counts(self) -> Mapping[str, int]:

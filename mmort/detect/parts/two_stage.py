@@ -120,6 +120,7 @@ class TwoStageDetector(Detector):
         The types that the config's model may have.
     """
 
+    head_entries = ("roi_head",)
     Model: ClassVar[type[ModelEntries]] = TwoStageModel
     entries: TwoStageModel
     test_cfg: TwoStageTestCfg

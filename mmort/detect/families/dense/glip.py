@@ -230,7 +230,7 @@ class GLIP(DenseDetector):
     """
 
     family = "GLIP"
-    takes_texts = True
+    takes_texts = inclusive_boxes = True
     head = GLIPHead
     TestCfg = GLIPTestCfg
     bbox_head: GLIPHead

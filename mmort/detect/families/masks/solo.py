@@ -273,6 +273,7 @@ class SOLO(Detector):
         test_cfg: SOLOTestCfg = nested(SOLOTestCfg, "test_cfg")
 
     family = "SOLO"
+    head_entries, earlier_heads = ("mask_head",), ()
     heads = ("mask_head",)
     test_cfg: SOLOTestCfg
     mask_head: GridHead

@@ -273,7 +273,7 @@ class SparseInst(Detector):
                 )
 
     family = "SparseInst"
-    heads = ("decoder",)
+    heads = head_entries = ("decoder",)
     test_cfg: SparseInstTestCfg
     encoder: InstanceContextEncoder
     decoder: BaseIAMDecoder

@@ -215,6 +215,8 @@ _UNUSED_KEYS = (
 class Collaborative(DeformableDETR):
     """Base of both: how they select detections."""
 
+    head_entries = ("query_head",)
+    earlier_heads = "rpn_head", "roi_head", "bbox_head", "mask_head"  # those beside the queries'
     entries: CoModel
     test_cfg: CoTestCfg
     mask_roi_extractor: RoIExtractor

@@ -275,6 +275,7 @@ class SparseRoIHead(nn.Module):
 class SparseRCNN(Detector):
     """Sparse R-CNN, or QueryInst if the config has mask heads."""
 
+    head_entries = ("roi_head",)
     heads = ("roi_head.bbox_head",)
     rpn_head: EmbeddingRPNHead
     roi_head: SparseRoIHead

@@ -41,7 +41,7 @@ class RotatedStandardRoIHead(RotatedRoIHead):
 
 
 @PARTS.register("detector", "OrientedStandardRoIHead", "RotatedStandardRoIHead")
-@PARTS.register("rotated detector", "StandardRoIHead")
+@PARTS.register("detector", "StandardRoIHead", coder="rotated box coder")
 class OrientedRCNN(TwoStageDetector):
     """Oriented R-CNN, or Rotated Faster R-CNN if the proposals are upright."""
 

@@ -104,6 +104,7 @@ class R3Det(RefiningDetector):
     """R3Det."""
 
     family = "R3Det"
+    head_entries = "bbox_head_refine", "refine_heads"
     renamed_keys = (
         (r"^bbox_head\.", "bbox_head_init."),
         (r"^feat_refine_module\.(\d+)\.", r"bbox_head_refine.\1.feat_refine_module."),

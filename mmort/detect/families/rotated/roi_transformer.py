@@ -34,7 +34,7 @@ class RoITransRoIHead(BoxCascade):
 
 
 @PARTS.register("detector", "RoITransRoIHead")
-@PARTS.register("rotated detector", "CascadeRoIHead")
+@PARTS.register("detector", "CascadeRoIHead", coder="rotated box coder")
 class RoITransformer(TwoStageDetector):
     """RoI Transformer, or ReDet if its backbone is equivariant to rotations."""
 

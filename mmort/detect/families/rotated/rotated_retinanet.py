@@ -34,7 +34,7 @@ class RotatedRetinaHead(RetinaHead):
 
 
 @PARTS.register("detector", "KFIoURRetinaHead", "RotatedRetinaHead")
-@PARTS.register("rotated detector", "RetinaHead")
+@PARTS.register("detector", "RetinaHead", coder="rotated box coder")
 class RotatedRetinaNet(RotatedDenseDetector):
     """Rotated RetinaNet."""
 

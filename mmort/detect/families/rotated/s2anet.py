@@ -183,6 +183,7 @@ class S2ANet(RefiningDetector):
     """S2ANet."""
 
     family = "S2ANet"
+    head_entries = "bbox_head_refine", "odm_head"
     renamed_keys = (
         (r"\.feat_refine_module\.", ".feat_refine_module.ac.0."),
         (r"^fam_head\.", "bbox_head_init."),

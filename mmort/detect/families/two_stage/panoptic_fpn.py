@@ -138,6 +138,7 @@ class PanopticFPN(FasterRCNN):
         panoptic_fusion_head: FusionHeadEntries = nested(FusionHeadEntries, "panoptic_fusion_head")
         test_cfg: PanopticTestCfg = nested(PanopticTestCfg, "test_cfg")
 
+    head_entries, earlier_heads = ("semantic_head",), ("rpn_head", "roi_head")
     family = family_with_masks = "Panoptic FPN"
     family_without_rpn = None
     model_types = ("PanopticFPN",)

@@ -33,6 +33,7 @@ class RPN(Detector):
     """RPN: all detections have the label 0."""
 
     family = "RPN"
+    head_entries, earlier_heads = ("rpn_head",), ()
     renamed_keys = ((r"^bbox_head\.", "rpn_head."),)  # the head's name in MMDetection 3
 
     @dataclass(frozen=True, kw_only=True)

@@ -99,6 +99,8 @@ class RefiningDetector(Detector):
         The types that heads may have.  The next ones have a `FeatureRefinement`, ``feat_refine_module``.
     """
 
+    head_entries: ClassVar[tuple[str, ...]] = ("bbox_head_refine",)
+    earlier_heads = ("bbox_head",)
     Model: ClassVar[type[ModelEntries]] = RefiningModel
     entries: RefiningModel
     test_cfg: RotatedDenseEntries
