@@ -93,7 +93,7 @@ class DetectorConfig:
         """How detections are selected: inside the model since MMDetection 2.4, beside it before."""
         beside = {} if self.version == 3 else self._config.get("test_cfg")  # MMDetection 3's is the test loop's
         test_cfg: Any = self.model.get("test_cfg") or beside or {}
-        if isinstance(test_cfg, (list, tuple)):  # Co-DETR's, of the head with the queries and of those beside it
+        if isinstance(test_cfg, (list, tuple)):  # of a head with queries and of those beside it
             test_cfg, beside = test_cfg[0], test_cfg[1:]
             if self.model.get("mask_head") is not None and beside and isinstance(beside[0], dict):
                 test_cfg = {**test_cfg, "mask_thr_binary": beside[0].get("mask_thr_binary")}

@@ -131,6 +131,8 @@ def branch_of(config: DetectorConfig) -> str | None:
     ValueError
         If an entry of the model is not supported, or it lacks the detector; the message names it.
     """
+    if not config.has_model:
+        return None
     model = config.outer_model
     schema = PARTS.types[AROUND].get(plain_type(model.get("type")))
     return None if schema is None else read_entries("model", schema, model).branch

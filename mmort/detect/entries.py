@@ -147,8 +147,17 @@ class Parts:
         """Return the registered types of a kind, with others for some of their names: those of another code base."""
         return ChainMap(types, self.types.setdefault(kind, {}))
 
-    def build(self, kind: str, config: Any, types: Mapping[str, type[Any]] | None = None) -> Any:
+    def build(
+        self,
+        kind: str,
+        config: Any,
+        types: Mapping[str, type[Any]] | None = None,
+        *,
+        test_cfg: Config | None = None,
+    ) -> Any:
         """Build the part that a config describes; a list of necks becomes one, in which each reads the one before.
+
+        A head of a stage gets its part of ``test_cfg``, too, by its schema `TestCfg`.
 
         Raises
         ------
@@ -159,14 +168,16 @@ class Parts:
             return nn.Sequential(*(self.build(kind, each, types) for each in config))
         advice = f"; {OF_YOUR_OWN}" if types is None else ""
         types = self.types[kind] if types is None else types
-        return self.construct(kind, types[type_of(kind, config, types, advice)], config)
+        return self.construct(kind, types[type_of(kind, config, types, advice)], config, test_cfg=test_cfg)
 
-    def construct(self, kind: str, part_class: type[Any], config: Config) -> Any:
+    def construct(self, kind: str, part_class: type[Any], config: Config, *, test_cfg: Config | None = None) -> Any:
         """Build an object of a class that has `Entries` from a config; see `build`."""
         name = f"{kind} {plain_type(config.get('type'))!r}"
-        entries = self.read(name, part_class.Entries, config)
+        arguments: list[Schema] = [self.read(name, part_class.Entries, config)]
+        if test_cfg is not None:
+            arguments.append(self.read(part_class.TestCfg.name, part_class.TestCfg, test_cfg))
         with refusing(name):
-            return part_class(entries)
+            return part_class(*arguments)
 
     def read(self, name: str, schema: type[_Entries], config: Any) -> _Entries:
         """Read a dict by its schema as `read_entries` does, and build the parts that it configures."""

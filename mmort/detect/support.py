@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -72,14 +73,21 @@ class _Collector(Parts):
         self.problems: list[str] = []
         self.kinds: set[str] = set()
 
-    def build(self, kind: str, config: Any, types: Mapping[str, type[Any]] | None = None) -> Any:
+    def build(
+        self,
+        kind: str,
+        config: Any,
+        types: Mapping[str, type[Any]] | None = None,
+        *,
+        test_cfg: Config | None = None,
+    ) -> Any:
         """Build a part, or a substitute."""
         self.kinds.add(kind)
-        return self.attempt(super().build, kind, config, types)
+        return self.attempt(partial(super().build, test_cfg=test_cfg), kind, config, types)
 
-    def construct(self, kind: str, part_class: type[Any], config: Config) -> Any:
+    def construct(self, kind: str, part_class: type[Any], config: Config, *, test_cfg: Config | None = None) -> Any:
         """Build a part, or a substitute."""
-        return self.attempt(super().construct, kind, part_class, config)
+        return self.attempt(partial(super().construct, test_cfg=test_cfg), kind, part_class, config)
 
     def read(self, name: str, schema: type[_Entries], config: Any) -> _Entries:
         """Read a dict by its schema; if there are entries that it does not name, without them."""

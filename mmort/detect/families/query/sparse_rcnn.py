@@ -196,6 +196,8 @@ class DynamicMaskHead(FCNMaskHead):
 class SparseTestCfg(Schema):
     """The entries of ``test_cfg.rcnn``."""
 
+    name: ClassVar = "test_cfg.rcnn"
+
     max_per_img: int = at_least(1)
     mask_thr_binary: float = 0.5
 
@@ -222,7 +224,6 @@ class SparseRoIHead(nn.Module):
         mask_head: list[DynamicMaskHead] | None = part(
             "mask_head", types={"DynamicMaskHead": DynamicMaskHead}, default=None, count="num_stages"
         )
-        test_cfg: SparseTestCfg = nested(SparseTestCfg, "test_cfg.rcnn")
 
         ignored: ClassVar = {"proposal_feature_channel": "that of rpn_head", **training_only("stage_loss_weights")}
 
@@ -234,9 +235,11 @@ class SparseRoIHead(nn.Module):
                     f"got {self.mask_head[-1].num_classes}"
                 )
 
-    def __init__(self, entries: Entries) -> None:
+    TestCfg = SparseTestCfg
+
+    def __init__(self, entries: Entries, test_cfg: SparseTestCfg) -> None:
         super().__init__()
-        self.test_cfg = entries.test_cfg
+        self.test_cfg = test_cfg
         self.bbox_roi_extractor = nn.ModuleList(entries.bbox_roi_extractor)
         self.bbox_head = nn.ModuleList(entries.bbox_head)
         self.with_mask = entries.mask_head is not None
@@ -287,19 +290,14 @@ class SparseRCNN(Detector):
         types = ("SparseRCNN", "QueryInst")
 
         rpn_head: EmbeddingRPNHead = part("rpn_head", types={"EmbeddingRPNHead": EmbeddingRPNHead})
-        roi_head: SparseRoIHead = part("roi_head", types={"SparseRoIHead": SparseRoIHead})
+        roi_head: Config
         test_cfg: SparseTestCfgs = nested(SparseTestCfgs, "test_cfg")
 
-        @classmethod
-        def respelled(cls, name: str, config: Config) -> Config:
-            """Give the second stage its part of ``test_cfg``, as MMDetection does."""
-            roi_head, test_cfg = config.get("roi_head"), config.get("test_cfg")
-            if not isinstance(roi_head, dict) or not isinstance(test_cfg, dict):
-                return config
-            return {**config, "roi_head": {**roi_head, "test_cfg": test_cfg.get("rcnn")}}
+    entries: Model
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)
+        self.roi_head = parts.construct("roi_head", SparseRoIHead, self.entries.roi_head, test_cfg=self.test_cfg.rcnn)
         self.family = "QueryInst" if self.roi_head.with_mask else "Sparse R-CNN"
         if self.roi_head.with_mask:
             self.output_names = WITH_MASKS

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mmort.configs.layout import DetectorConfig
-from mmort.detect.entries import PARTS, Parts, nested, part
+from mmort.detect.entries import PARTS, Parts, part
 from mmort.detect.families.two_stage.cascade_rcnn import BoxCascade
 from mmort.detect.parts.backbones.resnet import ReResNet
 from mmort.detect.parts.rotated.box_head import RotatedBoxHead
@@ -21,13 +21,13 @@ from mmort.detect.parts.two_stage import TwoStageDetector
 class RoITransRoIHead(BoxCascade):
     """A head for rotated boxes for each stage."""
 
+    TestCfg = RotatedRCNNEntries  # type: ignore[assignment]
     with_mask = False
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(BoxCascade.Entries):
         """The entries of ``roi_head``."""
 
-        test_cfg: RotatedRCNNEntries = nested(RotatedRCNNEntries, "test_cfg.rcnn")  # type: ignore[assignment]
         bbox_head: list[RotatedBoxHead] = part("rotated bbox_head", count="num_stages")
 
         ignored: ClassVar = {**BoxCascade.Entries.ignored, "version": "the coders'"}

@@ -16,6 +16,7 @@ from mmort.detect.families.two_stage.faster_rcnn import StandardRoIHead
 from mmort.detect.parts.backbones.resnet import BlockSettings, Bottleneck
 from mmort.detect.parts.heads.box_head import RegionHead, connected, linears
 from mmort.detect.parts.layers import ConvModule
+from mmort.detect.parts.test_cfg import RCNNEntries
 from mmort.detect.parts.two_stage import TwoStageDetector
 
 _BN: Config = {"type": "BN"}
@@ -81,8 +82,8 @@ class DoubleHeadRoIHead(StandardRoIHead):
         bbox_head: DoubleConvFCBBoxHead = part("bbox_head", types={"DoubleConvFCBBoxHead": DoubleConvFCBBoxHead})
         reg_roi_scale_factor: float
 
-    def __init__(self, entries: Entries) -> None:
-        super().__init__(entries)
+    def __init__(self, entries: Entries, test_cfg: RCNNEntries) -> None:
+        super().__init__(entries, test_cfg)
         self.scale = entries.reg_roi_scale_factor
 
     def predict(self, features: list[Tensor], rois: Tensor) -> tuple[Tensor, Tensor]:

@@ -18,6 +18,7 @@ from mmort.detect.entries import PARTS, Schema, part
 from mmort.detect.families.two_stage.faster_rcnn import StandardRoIHead
 from mmort.detect.parts.heads.box_head import connected, linears
 from mmort.detect.parts.heads.mask_head import FCNMaskHead, own_class
+from mmort.detect.parts.test_cfg import RCNNEntries
 from mmort.detect.parts.two_stage import TwoStageDetector, to_rows, used_rows
 
 
@@ -71,8 +72,8 @@ class MaskScoringRoIHead(StandardRoIHead):
         mask_head: FCNMaskHead = part("mask_head")
         mask_iou_head: MaskIoUHead = part("mask_iou_head", types={"MaskIoUHead": MaskIoUHead})
 
-    def __init__(self, entries: Entries) -> None:
-        super().__init__(entries)
+    def __init__(self, entries: Entries, test_cfg: RCNNEntries) -> None:
+        super().__init__(entries, test_cfg)
         self.mask_iou_head = entries.mask_iou_head
 
     def with_masks(self, features: list[Tensor], dets: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -164,8 +164,8 @@ class RefinementEntries(RCNNEntries):
 class PointRendRoIHead(StandardRoIHead):
     """Faster R-CNN's second stage, and coarse masks that are refined."""
 
+    TestCfg = RefinementEntries
     test_cfg: RefinementEntries
-
     mask_roi_extractor: PointExtractor
     mask_head: CoarseMaskHead
 
@@ -178,10 +178,9 @@ class PointRendRoIHead(StandardRoIHead):
         )
         mask_head: CoarseMaskHead = part("mask_head", types={"CoarseMaskHead": CoarseMaskHead})
         point_head: MaskPointHead = part("point_head", types={"MaskPointHead": MaskPointHead})
-        test_cfg: RefinementEntries = nested(RefinementEntries, "test_cfg.rcnn")
 
-    def __init__(self, entries: Entries) -> None:
-        super().__init__(entries)
+    def __init__(self, entries: Entries, test_cfg: RCNNEntries) -> None:
+        super().__init__(entries, test_cfg)
         if entries.shared_head is not None:
             raise ValueError("detect.build: roi_head 'PointRendRoIHead' with shared_head is not supported")
         self.point_head = entries.point_head

@@ -51,7 +51,7 @@ class RPN(Detector):
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)
-        self.rpn_head: ProposalHead = parts.build("rpn_head", {**self.entries.rpn_head, "test_cfg": self.test_cfg.rpn})
+        self.rpn_head: ProposalHead = parts.build("rpn_head", self.entries.rpn_head, test_cfg=self.test_cfg.rpn)
         check_size_of_original("test_cfg.rpn.min_bbox_size", self.rpn_head.test_cfg.min_bbox_size)
         check_size_of_original("test_cfg.rpn.nms.offset", self.rpn_head.test_cfg.nms.offset)
 

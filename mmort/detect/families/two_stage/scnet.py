@@ -22,6 +22,7 @@ from mmort.detect.parts.heads.mask_head import FCNMaskHead
 from mmort.detect.parts.heads.semantic_head import FusedSemanticHead, with_surroundings
 from mmort.detect.parts.layers import convolution, tower
 from mmort.detect.parts.roi_extractor import RoIExtractor
+from mmort.detect.parts.test_cfg import RCNNEntries
 from mmort.detect.parts.two_stage import TwoStageDetector
 
 
@@ -147,8 +148,8 @@ class SCNetRoIHead(BoxCascade):
 
         ignored: ClassVar = BoxCascade.Entries.ignored
 
-    def __init__(self, entries: Entries) -> None:
-        super().__init__(entries)
+    def __init__(self, entries: Entries, test_cfg: RCNNEntries) -> None:
+        super().__init__(entries, test_cfg)
         self.with_mask = True
         self.mask_roi_extractor, self.mask_head = entries.mask_roi_extractor, entries.mask_head
         self.semantic_roi_extractor, self.semantic_head = entries.semantic_roi_extractor, entries.semantic_head
