@@ -68,8 +68,6 @@ class CenterNet(Detector):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(ModelEntries):
-        """The entries of ``model``."""
-
         neck: nn.Module = part("neck")
         bbox_head: CenterNetHead = part("bbox_head", types={"CenterNetHead": CenterNetHead})
         test_cfg: CenterNetTestCfg = nested(CenterNetTestCfg, "test_cfg")

@@ -60,8 +60,6 @@ class CornerHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``bbox_head``."""
-
         num_classes: int
         in_channels: int
         num_feat_levels: int = at_least(1, default=2)
@@ -159,8 +157,6 @@ class CornerNet(Detector):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(ModelEntries):
-        """The entries of ``model``."""
-
         types = ("CornerNet",)
 
         type: str

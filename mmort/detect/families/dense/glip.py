@@ -107,8 +107,6 @@ class GLIPHead(DenseHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``bbox_head``."""
-
         types = ("ATSSVLFusionHead",)
         ignored: ClassVar = {
             "num_classes": "the words are the classes",
@@ -239,8 +237,6 @@ class GLIP(DenseDetector):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(SingleStageModel):
-        """The entries of ``model``."""
-
         types = ("GLIP",)
 
         language_model: Bert = part("language model")

@@ -181,8 +181,6 @@ class DecoupledSOLOLightHead(DecoupledSOLOHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(SOLOEntries):
-        """The entries of ``mask_head``."""
-
         dcn_cfg: Config | None = None
 
     def __init__(self, entries: Entries) -> None:
@@ -259,8 +257,6 @@ class SOLO(Detector):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(ModelEntries):
-        """The entries of ``model``."""
-
         neck: nn.Module = part("neck")
         mask_head: GridHead = part(
             "mask_head",

@@ -50,8 +50,6 @@ class InstanceContextEncoder(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``encoder``."""
-
         in_channels: tuple[int, int, int]
         out_channels: int = 256
         with_ppm: bool = True
@@ -213,8 +211,6 @@ class GroupIAMDecoder(BaseIAMDecoder):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(DecoderEntries):
-        """The entries of ``decoder``."""
-
         num_groups: int = at_least(1, default=4)
 
         @property
@@ -245,8 +241,6 @@ class SparseInst(Detector):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(ModelEntries):
-        """The entries of ``model``."""
-
         types = ("SparseInst",)
 
         neck: None = only(None)

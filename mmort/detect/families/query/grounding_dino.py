@@ -198,8 +198,6 @@ class GroundingDINOHead(DeformableDETRHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(DINOHead.Entries):
-        """The entries of ``bbox_head``."""
-
         types = ("GroundingDINOHead",)
 
         contrastive_cfg: ContrastiveEntries = nested(ContrastiveEntries, "contrastive_cfg", default={})
@@ -241,8 +239,6 @@ class GroundingDINO(DINO):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(DINO.Model):
-        """The entries of ``model``."""
-
         types = ("GroundingDINO",)
 
         language_model: Bert = part("language model")

@@ -34,8 +34,6 @@ class EmbeddingRPNHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``rpn_head``."""
-
         num_proposals: int = 100
         proposal_feature_channel: int = 256
 
@@ -57,8 +55,6 @@ class DynamicConv(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``dynamic_conv_cfg``."""
-
         in_channels: int = 256
         feat_channels: int = 64
         out_channels: int | None = None
@@ -95,8 +91,6 @@ class DIIHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``bbox_head``."""
-
         num_classes: int = 80
         num_ffn_fcs: int = at_least(2, default=2)
         num_heads: int = at_least(1, default=8)
@@ -172,8 +166,6 @@ class DynamicMaskHead(FCNMaskHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(FCNMaskHead.Entries):
-        """The entries of ``mask_head``."""
-
         class_agnostic: bool = only(False)
         dynamic_conv_cfg: DynamicConv = part(
             "dynamic_conv_cfg",
@@ -215,8 +207,6 @@ class SparseRoIHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``roi_head``."""
-
         num_stages: int = 6
         bbox_roi_extractor: list[RoIExtractor] = part("RoI extractor", count="num_stages")
         bbox_head: list[DIIHead] = part("bbox_head", types={"DIIHead": DIIHead}, count="num_stages")
@@ -285,8 +275,6 @@ class SparseRCNN(Detector):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(ModelEntries):
-        """The entries of ``model``."""
-
         types = ("SparseRCNN", "QueryInst")
 
         rpn_head: EmbeddingRPNHead = part("rpn_head", types={"EmbeddingRPNHead": EmbeddingRPNHead})

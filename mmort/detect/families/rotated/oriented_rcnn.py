@@ -27,8 +27,6 @@ class RotatedStandardRoIHead(RotatedRoIHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RotatedRoIHead.Entries):
-        """The entries of ``roi_head``."""
-
         bbox_head: RotatedBoxHead = part("rotated bbox_head")
 
         ignored: ClassVar = {"version": "the coder's"}

@@ -26,8 +26,6 @@ class RoITransRoIHead(BoxCascade):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(BoxCascade.Entries):
-        """The entries of ``roi_head``."""
-
         bbox_head: list[RotatedBoxHead] = part("rotated bbox_head", count="num_stages")
 
         ignored: ClassVar = {**BoxCascade.Entries.ignored, "version": "the coders'"}

@@ -22,8 +22,6 @@ class RotatedATSSHead(ATSSHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(ATSSHead.Entries):
-        """The entries of ``bbox_head``."""
-
         bbox_coder: RotatedBoxCoder = part("rotated box coder")
 
 

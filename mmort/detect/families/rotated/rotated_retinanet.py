@@ -25,8 +25,6 @@ class RotatedRetinaHead(RetinaHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RetinaHead.Entries):
-        """The entries of ``bbox_head``."""
-
         anchor_generator: Priors = part("prior generator", default=_ANCHORS)
         bbox_coder: RotatedBoxCoder = part("rotated box coder", default={"type": "DeltaXYWHAOBBoxCoder"})
 

@@ -26,8 +26,6 @@ class BoxCascade(RoIHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``roi_head``."""
-
         num_stages: int
         bbox_roi_extractor: list[RoIExtractor] = part("RoI extractor", count="num_stages")
         bbox_head: Sequence[RegionHead] = part("bbox_head", count="num_stages")
@@ -62,8 +60,6 @@ class CascadeRoIHead(BoxCascade):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(BoxCascade.Entries):
-        """The entries of ``roi_head``."""
-
         mask_roi_extractor: list[RoIExtractor] | None = part("RoI extractor", default=None, count="num_stages")
         mask_head: Sequence[FCNMaskHead] | None = part("mask_head", default=None, count="num_stages")
 

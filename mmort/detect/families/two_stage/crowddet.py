@@ -28,8 +28,6 @@ class MultiInstanceBBoxHead(RegionHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RegionHead.Entries):
-        """The entries of ``bbox_head``."""
-
         num_instance: int = INSTANCES
         with_refine: bool = False
         num_shared_fcs: int = 2
@@ -73,8 +71,6 @@ class MultiInstanceRoIHead(RoIHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``roi_head``."""
-
         num_instance: int = INSTANCES
         bbox_roi_extractor: RoIExtractor = part("RoI extractor")
         bbox_head: MultiInstanceBBoxHead = part("bbox_head", types={"MultiInstanceBBoxHead": MultiInstanceBBoxHead})

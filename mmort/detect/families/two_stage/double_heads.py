@@ -40,8 +40,6 @@ class DoubleConvFCBBoxHead(RegionHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RegionHead.Entries):
-        """The entries of ``bbox_head``."""
-
         num_convs: int
         num_fcs: int
         in_channels: int = 256
@@ -77,8 +75,6 @@ class DoubleHeadRoIHead(StandardRoIHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(StandardRoIHead.Entries):
-        """The entries of ``roi_head``."""
-
         bbox_head: DoubleConvFCBBoxHead = part("bbox_head", types={"DoubleConvFCBBoxHead": DoubleConvFCBBoxHead})
         reg_roi_scale_factor: float
 

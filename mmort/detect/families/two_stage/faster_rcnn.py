@@ -31,8 +31,6 @@ class StandardRoIHead(RoIHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``roi_head``."""
-
         bbox_roi_extractor: RoIExtractor = part("RoI extractor")
         bbox_head: RegionHead = part("bbox_head")
         mask_roi_extractor: nn.Module | None = part("RoI extractor", default=None)
@@ -90,8 +88,6 @@ class TridentRoIHead(StandardRoIHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(StandardRoIHead.Entries):
-        """The entries of ``roi_head``."""
-
         test_branch_idx: int
 
         ignored: ClassVar = {"num_branch": "the backbone has it too"}

@@ -28,8 +28,6 @@ class FCOSRPNHead(ProposalHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(FCOSHead.Entries):
-        """The entries of ``rpn_head``."""
-
         num_classes: int = 1
 
     def __init__(self, entries: Entries, test_cfg: RPNEntries) -> None:

@@ -30,8 +30,6 @@ class GridHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``grid_head``."""
-
         grid_points: int = 9
         num_convs: int = 8
         roi_feat_size: int = 14
@@ -136,8 +134,6 @@ class GridRoIHead(StandardRoIHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(StandardRoIHead.Entries):
-        """The entries of ``roi_head``."""
-
         grid_roi_extractor: RoIExtractor = part("RoI extractor")
         grid_head: GridHead = part("grid_head", types={"GridHead": GridHead})
 

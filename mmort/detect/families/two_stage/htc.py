@@ -28,8 +28,6 @@ class HTCMaskHead(FCNMaskHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(FCNMaskHead.Entries):
-        """The entries of ``mask_head``."""
-
         with_conv_res: bool = True
 
     def __init__(self, entries: Entries) -> None:
@@ -57,8 +55,6 @@ class HybridTaskCascadeRoIHead(CascadeRoIHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(CascadeRoIHead.Entries):
-        """The entries of ``roi_head``."""
-
         mask_head: Sequence[HTCMaskHead] | None = part(
             "mask_head", types={"HTCMaskHead": HTCMaskHead}, default=None, count="num_stages"
         )

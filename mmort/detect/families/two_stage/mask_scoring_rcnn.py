@@ -32,8 +32,6 @@ class MaskIoUHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``mask_iou_head``."""
-
         num_convs: int = 4
         num_fcs: int = 2
         roi_feat_size: int = 14
@@ -67,8 +65,6 @@ class MaskScoringRoIHead(StandardRoIHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(StandardRoIHead.Entries):
-        """The entries of ``roi_head``."""
-
         mask_head: FCNMaskHead = part("mask_head")
         mask_iou_head: MaskIoUHead = part("mask_iou_head", types={"MaskIoUHead": MaskIoUHead})
 

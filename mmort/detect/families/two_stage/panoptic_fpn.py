@@ -48,8 +48,6 @@ class PanopticFPNHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``semantic_head``."""
-
         num_stuff_classes: int = 53
         in_channels: int = 256
         inner_channels: int = 128
@@ -132,8 +130,6 @@ class PanopticFPN(FasterRCNN):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(TwoStageModel):
-        """The entries of ``model``."""
-
         semantic_head: PanopticFPNHead = part("semantic_head", types={"PanopticFPNHead": PanopticFPNHead})
         panoptic_fusion_head: FusionHeadEntries = nested(FusionHeadEntries, "panoptic_fusion_head")
         test_cfg: PanopticTestCfg = nested(PanopticTestCfg, "test_cfg")

@@ -43,8 +43,6 @@ class PointExtractor(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``mask_roi_extractor``."""
-
         roi_layer: SimpleRoIAlignEntries = nested(SimpleRoIAlignEntries, "mask_roi_extractor.roi_layer")
         featmap_strides: list[int]
 
@@ -85,8 +83,6 @@ class CoarseMaskHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``mask_head``."""
-
         num_convs: int = 0
         num_fcs: int = 2
         fc_out_channels: int = 1024
@@ -123,8 +119,6 @@ class MaskPointHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``point_head``."""
-
         num_classes: int
         num_fcs: int = 3
         in_channels: int = 256
@@ -171,8 +165,6 @@ class PointRendRoIHead(StandardRoIHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(StandardRoIHead.Entries):
-        """The entries of ``roi_head``."""
-
         mask_roi_extractor: PointExtractor = part(
             "RoI extractor", types={"GenericRoIExtractor": PointExtractor, "SingleRoIExtractor": PointExtractor}
         )

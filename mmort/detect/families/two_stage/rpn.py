@@ -38,8 +38,6 @@ class RPN(Detector):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(ModelEntries):
-        """The entries of ``model``."""
-
         types = ("RPN",)
 
         type: str

@@ -50,8 +50,6 @@ class SCNetMaskHead(FCNMaskHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(FCNMaskHead.Entries):
-        """The entries of ``mask_head``."""
-
         conv_to_res: bool = True
 
     def __init__(self, entries: Entries) -> None:
@@ -65,8 +63,6 @@ class SCNetSemanticHead(FusedSemanticHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(FusedSemanticHead.Entries):
-        """The entries of ``semantic_head``."""
-
         conv_to_res: bool = True
 
     def __init__(self, entries: Entries) -> None:
@@ -80,8 +76,6 @@ class GlobalContextHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``glbctx_head``."""
-
         num_convs: int = 4
         in_channels: int = 256
         conv_out_channels: int = 256
@@ -109,8 +103,6 @@ class FeatureRelayHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``feat_relay_head``."""
-
         in_channels: int = 1024
         out_conv_channels: int = 256
         roi_feat_size: int = 7
@@ -136,8 +128,6 @@ class SCNetRoIHead(BoxCascade):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(BoxCascade.Entries):
-        """The entries of ``roi_head``."""
-
         bbox_head: Sequence[BoxHead] = part("bbox_head", types={"SCNetBBoxHead": BoxHead}, count="num_stages")
         mask_roi_extractor: RoIExtractor = part("RoI extractor")
         mask_head: SCNetMaskHead = part("mask_head", types={"SCNetMaskHead": SCNetMaskHead})

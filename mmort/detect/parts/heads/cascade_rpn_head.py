@@ -112,8 +112,6 @@ class CascadeRPNHead(ProposalHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``rpn_head``."""
-
         num_stages: int
         stages: list[StageCascadeRPNHead] = part(
             "stage of rpn_head", types={"StageCascadeRPNHead": StageCascadeRPNHead}, count="num_stages"

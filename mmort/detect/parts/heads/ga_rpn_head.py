@@ -55,8 +55,6 @@ class GARPNHead(ProposalHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(GuidedAnchorEntries):
-        """The entries of ``rpn_head``."""
-
         ignored: ClassVar = {**GuidedAnchorEntries.ignored, "num_classes": "proposals have no classes"}
 
     def __init__(self, entries: Entries, test_cfg: GARPNEntries) -> None:

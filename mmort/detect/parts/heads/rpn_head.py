@@ -139,8 +139,6 @@ class RPNHead(ProposalHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``rpn_head``."""
-
         in_channels: int
         anchor_generator: Priors = part("prior generator")
         bbox_coder: BoxCoder = part("box coder")

@@ -27,8 +27,6 @@ class RotatedRPNHead(RPNHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RPNHead.Entries):
-        """The entries of ``rpn_head``."""
-
         ignored: ClassVar = {**RPNHead.Entries.ignored, "version": "its proposals are upright"}
 
     def valid(self, boxes: Tensor) -> Tensor:
@@ -42,8 +40,6 @@ class OrientedRPNHead(RPNHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RPNHead.Entries):
-        """The entries of ``rpn_head``."""
-
         bbox_coder: RotatedBoxCoder = part("rotated box coder", default={"type": "MidpointOffsetCoder"})
 
         ignored: ClassVar = {**RPNHead.Entries.ignored, "version": "the coder's"}

@@ -20,8 +20,6 @@ class RotatedRoIHead(RoIHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``roi_head``."""
-
         bbox_roi_extractor: RoIExtractor = part("RoI extractor")
         bbox_head: BoxHead = part("bbox_head")
 
