@@ -31,10 +31,10 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 import mmort.ort
-from mmort.detections.matching import Tolerances
 from mmort.onnx import make_portable
 from mmort.onnx.verify.detections import compare_detections
 from mmort.predict import OpenVinoNetwork, Preprocessing, list_images
+from mmort.tolerances import Tolerances
 from tests.tools.rounding import Batches, NudgedRuns, Outputs, differing
 
 ROOT = Path(__file__).parents[2]
