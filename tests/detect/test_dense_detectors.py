@@ -339,7 +339,7 @@ def test_styles_of_resnet_and_width_of_resnext():
         ("bbox_head", {"type": "MonoFlexHead"}, "MonoFlexHead"),
         ("roi_head", [{"type": "CascadeRoIHead"}], "model with roi_head .did you mean bbox_head.. is not supported"),
         ("bbox_head", {"with_score": True}, "with_score"),
-        ("nope", 3, "model with nope is not supported; supported entries: backbone, neck, test_cfg, bbox_head"),
+        ("nope", 3, "model with nope is not supported; supported entries: backbone, neck, bbox_head"),
         ("bbox_head", {"bbox_coder": {"type": "PseudoBBoxCoder"}}, "PseudoBBoxCoder"),
         ("bbox_head", {"anchor_generator": {"type": "RotatedAnchorGenerator"}}, "RotatedAnchorGenerator"),
         ("bbox_head", {"anchor_generator": {"type": "AnchorGenerator", "strides": [8]}}, "ratios"),

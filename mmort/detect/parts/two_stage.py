@@ -16,7 +16,7 @@ from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
 from mmort.contract import WITH_MASKS, MaskFormat
 from mmort.detect.detector import Detector, ModelEntries, level_names
-from mmort.detect.entries import Parts, Schema, nested, require
+from mmort.detect.entries import Parts, Schema, require
 from mmort.detect.parts.boxes import image_limits, regions
 from mmort.detect.parts.heads.rpn_head import ProposalHead
 from mmort.detect.parts.test_cfg import RCNNEntries
@@ -100,7 +100,6 @@ class TwoStageModel(ModelEntries):
     type: str
     rpn_head: Config | None = None
     roi_head: Config
-    test_cfg: TwoStageTestCfg = nested(TwoStageTestCfg, "test_cfg")
 
 
 class TwoStageDetector(Detector):
@@ -119,6 +118,7 @@ class TwoStageDetector(Detector):
     head_entries = ("roi_head",)
     Model: ClassVar[type[ModelEntries]] = TwoStageModel
     entries: TwoStageModel
+    TestCfg: ClassVar[type[Schema]] = TwoStageTestCfg
     test_cfg: TwoStageTestCfg
     model_types: ClassVar[tuple[str, ...]] = ("FasterRCNN", "MaskRCNN", "CascadeRCNN", "PointRend", "TwoStageDetector")
     head: ClassVar[type[RoIHead]]

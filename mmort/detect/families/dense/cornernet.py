@@ -153,6 +153,7 @@ class CornerNet(Detector):
     family = "CornerNet"
     head: ClassVar[type[CornerHead]] = CornerHead
     entries: Model
+    TestCfg = CornerNetTestCfg
     test_cfg: CornerNetTestCfg
 
     @dataclass(frozen=True, kw_only=True)
@@ -161,7 +162,6 @@ class CornerNet(Detector):
 
         type: str
         bbox_head: Config
-        test_cfg: CornerNetTestCfg = nested(CornerNetTestCfg, "test_cfg")
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)

@@ -18,7 +18,7 @@ from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
 from mmort.contract import WITH_MASKS, MaskFormat
 from mmort.detect.detector import Detector, ModelEntries
-from mmort.detect.entries import PARTS, Parts, Schema, at_least, default, nested, only, part, training_only
+from mmort.detect.entries import PARTS, Parts, Schema, at_least, default, only, part, training_only
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.image_masks import mask_boxes, of_rows
 from mmort.detect.parts.layers import activation
@@ -253,7 +253,6 @@ class SparseInst(Detector):
                 "GroupIAMSoftDecoder": GroupIAMSoftDecoder,
             },
         )
-        test_cfg: SparseInstTestCfg = nested(SparseInstTestCfg, "test_cfg")
 
         ignored: ClassVar = {**ModelEntries.ignored, **training_only("criterion")}
 
@@ -268,6 +267,7 @@ class SparseInst(Detector):
 
     family = "SparseInst"
     heads = head_entries = ("decoder",)
+    TestCfg = SparseInstTestCfg
     test_cfg: SparseInstTestCfg
     encoder: InstanceContextEncoder
     decoder: BaseIAMDecoder

@@ -197,11 +197,11 @@ class YOLACT(Detector):
         neck: nn.Module = part("neck")
         bbox_head: YOLACTHead = part("bbox_head", types={"YOLACTHead": YOLACTHead})
         mask_head: YOLACTProtonet = part("mask_head", types={"YOLACTProtonet": YOLACTProtonet})
-        test_cfg: YOLACTTestCfg = nested(YOLACTTestCfg, "test_cfg")
 
         ignored: ClassVar = {**ModelEntries.ignored, **training_only("segm_head")}
 
     family = "YOLACT"
+    TestCfg = YOLACTTestCfg
     test_cfg: YOLACTTestCfg
     bbox_head: YOLACTHead
     mask_head: YOLACTProtonet

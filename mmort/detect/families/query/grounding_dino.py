@@ -229,6 +229,7 @@ class GroundingDINO(DINO):
     """
 
     family = "Grounding DINO"
+    TestCfg = GroundingTestCfg
     takes_texts = True
     encoder_class = GroundingEncoder
     decoder_class = GroundingDecoder
@@ -245,7 +246,6 @@ class GroundingDINO(DINO):
         encoder: GroundingEncoderEntries = nested(GroundingEncoderEntries, "encoder")
         decoder: GroundingDecoderEntries = nested(GroundingDecoderEntries, "decoder")
         bbox_head: GroundingDINOHead.Entries = nested(GroundingDINOHead.Entries, "bbox_head")
-        test_cfg: GroundingTestCfg = nested(GroundingTestCfg, "test_cfg", default={})
 
         ignored: ClassVar = {**DINO.Model.ignored, **training_only("use_autocast")}
 

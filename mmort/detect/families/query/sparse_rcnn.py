@@ -279,9 +279,10 @@ class SparseRCNN(Detector):
 
         rpn_head: EmbeddingRPNHead = part("rpn_head", types={"EmbeddingRPNHead": EmbeddingRPNHead})
         roi_head: Config
-        test_cfg: SparseTestCfgs = nested(SparseTestCfgs, "test_cfg")
 
+    TestCfg = SparseTestCfgs
     entries: Model
+    test_cfg: SparseTestCfgs
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)

@@ -132,13 +132,13 @@ class PanopticFPN(FasterRCNN):
     class Model(TwoStageModel):
         semantic_head: PanopticFPNHead = part("semantic_head", types={"PanopticFPNHead": PanopticFPNHead})
         panoptic_fusion_head: FusionHeadEntries = nested(FusionHeadEntries, "panoptic_fusion_head")
-        test_cfg: PanopticTestCfg = nested(PanopticTestCfg, "test_cfg")
 
     head_entries, earlier_heads = ("semantic_head",), ("rpn_head", "roi_head")
     family = family_with_masks = "Panoptic FPN"
     family_without_rpn = None
     model_types = ("PanopticFPN",)
     entries: Model
+    TestCfg = PanopticTestCfg
     test_cfg: PanopticTestCfg
     semantic_head: PanopticFPNHead
 

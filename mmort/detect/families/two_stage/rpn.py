@@ -15,7 +15,7 @@ from torch import Tensor
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
 from mmort.detect.detector import Detector, ModelEntries, level_names
-from mmort.detect.entries import PARTS, Parts, Schema, nested
+from mmort.detect.entries import PARTS, Parts, Schema
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.heads.rpn_head import ProposalHead
 from mmort.detect.parts.test_cfg import check_size_of_original
@@ -42,9 +42,9 @@ class RPN(Detector):
 
         type: str
         rpn_head: Config
-        test_cfg: RPNTestCfg = nested(RPNTestCfg, "test_cfg")
 
     entries: Model
+    TestCfg = RPNTestCfg
     test_cfg: RPNTestCfg
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
