@@ -16,6 +16,7 @@ from torch import nn
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
 from mmort.contract import Preprocessing
+from mmort.detect.claims import branch_of
 from mmort.detect.entries import PARTS, Parts, Schema
 from mmort.detect.loading import build
 
@@ -52,7 +53,7 @@ def unsupported(config: Config) -> list[str]:
     layout = DetectorConfig(config)
     with torch.device("meta"):
         collector.attempt(build, config, collector)
-        model = collector.attempt(getattr, layout, "model")
+        model = collector.attempt(_described, layout)
         if collector.problems and isinstance(model, dict):
             for entry in _SHARED_ENTRIES:
                 if model.get(entry) is not None and entry not in collector.kinds:
@@ -60,6 +61,11 @@ def unsupported(config: Config) -> list[str]:
     if layout.has_model:
         collector.attempt(Preprocessing.from_config, config)
     return collector.problems
+
+
+def _described(layout: DetectorConfig) -> Config:
+    """Return the detector's config; the whole model, if that is around a detector in a way that is not known."""
+    return layout.model if layout.around is None or branch_of(layout) is not None else layout.outer_model
 
 
 class _Collector(Parts):

@@ -3,7 +3,7 @@
 import pytest
 
 from mmort.configs.layout import DetectorConfig
-from mmort.detect import list_families
+from mmort.detect import list_families, unsupported
 from mmort.detect.claims import family_of
 from mmort.detect.entries import DETECTOR, PARTS
 
@@ -58,6 +58,10 @@ def test_models_around_a_detector_are_known_by_name():
     assert claimed(type="ByteTrack", detector=detector) == "YOLOX"
     with pytest.raises(ValueError, match=r"model\.type 'Detectron2Wrapper' without a head"):
         claimed(type="Detectron2Wrapper", detector=detector)
+    wrapped = {"type": "Detectron2Wrapper", "detector": {"backbone": {"name": "resnet"}}}
+    assert [problem for problem in unsupported({"model": wrapped}) if "preprocessing" not in problem] == [
+        "model.type 'Detectron2Wrapper' without a head, such as bbox_head or roi_head, is not supported"
+    ]
 
 
 def test_all_families_are_listed():

@@ -65,7 +65,8 @@ STEPS = [
 
 def test_a_tracker_s_detector_detects(tmp_path):
     preprocessor = {**PREPROCESSOR, "type": "TrackDataPreprocessor", "use_det_processor": True}
-    model = {"type": "DeepSORT", "detector": COMPLETE["model"], "data_preprocessor": preprocessor, "reid": {}}
+    others: dict[str, dict] = {name: {} for name in ("cmc", "postprocess_model", "reid", "tracker")}
+    model = {"type": "StrongSORT", "detector": COMPLETE["model"], "data_preprocessor": preprocessor, **others}
     config = {"model": model, "test_pipeline": STEPS}
     assert unsupported(config) == []
     assert Preprocessing.from_config(config) == Preprocessing.from_config(

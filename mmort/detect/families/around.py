@@ -18,7 +18,9 @@ class Tracker(Schema):
 
     ignored: ClassVar = {
         "data_preprocessor": "read by the preprocessing",
-        **dict.fromkeys(("cmc", "motion", "reid", "track_head", "tracker"), "no part of detecting"),
+        **dict.fromkeys(
+            ("cmc", "motion", "postprocess_model", "reid", "track_head", "tracker"), "no part of detecting"
+        ),
         **dict.fromkeys(("freeze_detector", "freeze_reid"), "training only"),
     }
     branch: ClassVar = "detector"
