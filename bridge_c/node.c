@@ -119,72 +119,83 @@ static OrtStatus *make_outputs(const Op *op, OrtKernelContext *context, mmk_call
     return NULL;
 }
 
+enum { MAX_CHUNKS = 64 };
+
 /* The threads of the session that a node runs in. */
 typedef struct {
     const OrtApi *api;
     OrtKernelContext *context;
     OrtStatus *status; /* of the first loop that failed */
+    int are_counted;
+    atomic_uintptr_t seen[MAX_CHUNKS]; /* threads that have run a chunk of this call, if they are counted; then 0 */
 } Threads;
+
+/* A loop whose threads are counted: ONNX Runtime does not say how many there are. */
+typedef struct {
+    Threads *threads;
+    mmk_chunk run_chunk;
+    void *loop;
+} CountedLoop;
+
+static void run_counted(void *argument, size_t i) {
+    static _Thread_local char mark; /* whose address is the thread's */
+    const CountedLoop *counted = argument;
+    const uintptr_t me = (uintptr_t)&mark;
+    for (int k = 0; k < MAX_CHUNKS; k++) {
+        uintptr_t other = 0;
+        if (atomic_compare_exchange_strong(&counted->threads->seen[k], &other, me) || other == me) break;
+    }
+    counted->run_chunk(counted->loop, i);
+}
 
 static void parallel_for(mmk_call *call, mmk_chunk run_chunk, void *loop, size_t chunks) {
     Threads *threads = call->front_end;
-    if (!threads->status)
-        threads->status = threads->api->KernelContext_ParallelFor(threads->context, run_chunk, chunks, 0, loop);
-}
-
-/* Where the threads of a session meet, to be counted: ONNX Runtime does not say how many there are. */
-typedef struct {
-    atomic_int arrived, closed;
-} Meeting;
-
-static void attend(void *argument, size_t i) {
-    enum { PATIENCE = 1 << 20 }; /* steps: half a millisecond, in which a sleeping thread wakes up */
-    Meeting *meeting = argument;
-    (void)i;
-    if (atomic_load(&meeting->closed)) return;
-    atomic_fetch_add(&meeting->arrived, 1);
-    for (int step = 0; step < PATIENCE && !atomic_load_explicit(&meeting->closed, memory_order_relaxed); step++) {
-    }
-    atomic_store(&meeting->closed, 1);
+    CountedLoop counted = {threads, run_chunk, loop};
+    if (threads->status) return;
+    if (threads->are_counted) run_chunk = run_counted, loop = &counted;
+    threads->status = threads->api->KernelContext_ParallelFor(threads->context, run_chunk, chunks, 0, loop);
 }
 
 enum { MIN_CHUNK = 20000, LONG_CALL = 10 * MIN_CHUNK };
 
-/* Counts the threads of the session in long calls 1, 2, 4, ... 1024: some may have been busy before. */
-static OrtStatus *count_threads(Node *node, OrtKernelContext *context) {
-    enum { MAX_THREADS = 64, LAST_COUNT = 1 << 10 };
-    const unsigned number = atomic_fetch_add(&node->long_calls, 1) + 1;
-    if (number > LAST_COUNT || number & (number - 1)) return NULL;
-    Meeting meeting = {0};
-    TRY(node->op->api->KernelContext_ParallelFor(context, attend, MAX_THREADS, 0, &meeting));
-    const int threads = atomic_load(&meeting.arrived);
-    if (threads > atomic_load(&node->threads)) atomic_store(&node->threads, threads);
-    return NULL;
-}
-
-/* Sets of how many chunks a loop may be: each has costs of its own, which one thread need not have 64 times. */
-static OrtStatus *set_chunks(Node *node, OrtKernelContext *context, mmk_call *call) {
-    enum { MAX_CHUNKS = 64, PER_THREAD = 4 };
+/* Sets of how many chunks a loop may be: each has costs of its own, which one thread need not have 64 times.
+ *
+ * The threads are counted in long calls 1, 2, 4, 8, ...: some may have been busy before, or asleep. */
+static void set_chunks(Node *node, mmk_call *call, Threads *threads) {
+    enum { PER_THREAD = 4 };
+    const int known = atomic_load(&node->threads); /* 0 before they are counted */
     double duration = 0;
     call->min_chunk = MIN_CHUNK;
     call->max_chunks = 1;
-    if (node->op->runtime < ORT_API_WITH_PARALLEL_FOR) return NULL;
+    if (node->op->runtime < ORT_API_WITH_PARALLEL_FOR) return;
     for (int i = 0; i < call->phases; i++) duration += (double)call->work[i] * call->nanoseconds[i];
-    if (duration > LONG_CALL) TRY(count_threads(node, context));
-    const int threads = atomic_load(&node->threads); /* 0 before they are counted */
-    if (threads != 1)
-        call->max_chunks = threads && threads < MAX_CHUNKS / PER_THREAD ? threads * PER_THREAD : MAX_CHUNKS;
-    return NULL;
+    if (duration > LONG_CALL) {
+        const unsigned number = atomic_fetch_add(&node->long_calls, 1) + 1;
+        threads->are_counted = !(number & (number - 1));
+    }
+    if (threads->are_counted || !known || known >= MAX_CHUNKS / PER_THREAD)
+        call->max_chunks = MAX_CHUNKS;
+    else if (known > 1)
+        call->max_chunks = known * PER_THREAD;
+}
+
+/* Notes how many threads a call has seen, if none saw more. */
+static void note_threads(Node *node, Threads *threads) {
+    int seen = 0, known = atomic_load(&node->threads);
+    while (seen < MAX_CHUNKS && atomic_load(&threads->seen[seen])) seen++;
+    while (seen > known && !atomic_compare_exchange_weak(&node->threads, &known, seen)) {
+    }
 }
 
 /* Runs all phases, on several threads if there is enough work. */
 static OrtStatus *run_phases(Node *node, OrtKernelContext *context, mmk_call *call) {
     const Op *op = node->op;
-    Threads threads = {op->api, context, NULL};
+    Threads threads = {.api = op->api, .context = context};
     call->parallel_for = parallel_for;
     call->front_end = &threads;
-    TRY(set_chunks(node, context, call));
+    set_chunks(node, call, &threads);
     int outcome = mmk_run(op->kernel, call);
+    if (threads.are_counted) note_threads(node, &threads);
     if (threads.status) return threads.status;
     if (outcome == MMK_OUT_OF_MEMORY) return out_of_memory(op);
     return outcome ? op->api->CreateStatus(ORT_INVALID_ARGUMENT, call->message) : NULL;

@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from mmort._files.inputs import is_checkpoint
 from mmort.cli import configs, texts
 from mmort.cli.option_types import at_least
+from mmort.cli.options import add_options
 from mmort.cli.outputs import add_output, check_new_models, check_new_outputs
 from mmort.cli.portable import add_form
 from mmort.cli.terminal import UsageError
+from mmort.detect.export.options import ExportOptions
 
 HELP = "export an MMDetection detector to an ONNX file, and compare its detections with torch's before writing it"
 
@@ -35,21 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the file to write (default: %(default)s)",
     )
     texts.add_arguments(parser)
-    parser.add_argument(
-        "--open-vocabulary",
-        action="store_true",
-        help="make a file whose words are chosen when it runs (Grounding DINO), and the text encoder's, "
-        "FILE.texts.onnx, beside it",
-    )
-    parser.add_argument("--input-img", help="image to try the export with (default: one that comes with mmort)")
-    parser.add_argument("--test-img", help="another image for --verify (default: that of --input-img)")
-    parser.add_argument(
-        "--shape",
-        type=at_least(1),
-        nargs="+",
-        metavar=("H", "W"),
-        help="make a file for inputs of this height and width only (one number for both); with --dynamic-export, the "
-        "size to try the export with",
+    add_options(
+        parser,
+        ExportOptions,
+        open_vocabulary={},
+        input_img={},
+        test_img={},
+        shape={"type": at_least(1), "nargs": "+", "metavar": ("H", "W")},
     )
     sizes = parser.add_mutually_exclusive_group()
     sizes.add_argument(
@@ -66,36 +61,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         const=True,
         help="the default, by MMDetection's name; with --shape, the file takes all sizes too",
     )
-    parser.add_argument(
-        "--opset-version",
-        type=int,
-        help="ONNX opset (default: that of torch's exporter; torch's older exporter is used below 18)",
-    )
-    parser.add_argument(
-        "--show",
-        action="store_true",
-        help="print the graph and the detections, and write an image of them beside the file, as FILE.png",
-    )
-    parser.add_argument(
-        "--verify",
-        action=argparse.BooleanOptionalAction,
-        help="compare on --test-img, too; --no-verify: compare nothing, and write a file whose metadata says that it "
-        "is not verified",
-    )
-    parser.add_argument(
-        "--no-flip",
-        dest="flip",
-        action="store_false",
-        help="do not detect in the mirror images, even if the config's test pipeline does",
-    )
-    parser.add_argument("--simplify", action="store_true", help="remove redundant nodes with onnxslim")
-    parser.add_argument("--skip-postprocess", action="store_true", help="export the heads' raw outputs")
-    parser.add_argument(
-        "--paste-masks",
-        action="store_true",
-        help="output masks of 0 and 1 over the whole input, as MMDetection's export does; the map of a panoptic "
-        "segmentation",
-    )
+    flags: dict[str, dict[str, Any]] = {
+        name: {} for name in ("show", "verify", "flip", "simplify", "skip_postprocess", "paste_masks")
+    }
+    add_options(parser, ExportOptions, opset_version={"type": int}, **flags)
     add_form(parser)
     configs.add_arguments(parser)
     for name in IGNORED:
@@ -117,7 +86,7 @@ def run(arguments: argparse.Namespace) -> str | list[str] | None:
     encoder = str(path_of_encoder(arguments.output)) if arguments.open_vocabulary and arguments.output else None
     check_new_models(arguments.output, encoder, force=arguments.force)
     check_new_outputs(drawn, force=arguments.force)
-    from mmort.detect.export import ExportOptions, export
+    from mmort.detect.export import export
 
     if arguments.shape is not None:
         if len(arguments.shape) > 2:

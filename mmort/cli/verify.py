@@ -5,16 +5,13 @@ from __future__ import annotations
 import argparse
 
 from mmort.cli.option_types import sets_of_sizes, share
+from mmort.tolerances import Tolerances
 
 HELP = (
     "run an ONNX file and its reference on the same inputs, and compare the outputs; exit code 1 if one differs, 2 if "
     "they cannot be compared"
 )
 ERROR_CODE = 2
-
-DEFAULTS = {"rtol": 1e-3, "atol": 1e-4}
-MIN_MASK_OVERLAP = 0.99
-"""As in `mmort.onnx.verify`, which would take a quarter of the time of ``mmort --help``."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,16 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="shapes of random inputs, such as 2x3x64x96,1x3x50x40 for two runs; a model with two inputs takes "
         "1x3x64x96+1x2,2x3x64x96+2x2",
     )
-    for name, default in DEFAULTS.items():
-        parser.add_argument(
-            f"--{name}",
-            type=float,
-            help=f"{'relative' if name == 'rtol' else 'absolute'} tolerance (default: {default:g})",
-        )
+    parser.add_argument("--rtol", type=float, help=f"relative tolerance (default: {Tolerances.rtol:g})")
+    parser.add_argument("--atol", type=float, help=f"absolute tolerance (default: {Tolerances.atol:g})")
     parser.add_argument(
         "--min-mask-overlap",
         type=share,
-        default=MIN_MASK_OVERLAP,
+        default=Tolerances.min_mask_overlap,
         help="smallest overlap of the masks of matching detections (default: %(default)s)",
     )
     parser.add_argument(

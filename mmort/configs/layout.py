@@ -28,14 +28,6 @@ _ENTRIES_OF_3 = (
     "visualizer",
 )
 _STEPS_OF_2 = ("Collect", "DefaultFormatBundle", "ImageToTensor", "MultiScaleFlipAug")
-_SEMI_SUPERVISED = ("SemiBaseDetector", "SoftTeacher")
-"""Models of a student and a teacher, two detectors of one config, of which one detects.
-
-Source: M. Xu et al., "End-to-End Semi-Supervised Object Detection with Soft Teacher", ICCV 2021.
-"""
-
-_TRACKERS = ("ByteTrack", "DeepSORT", "MaskTrackRCNN", "OCSORT", "QDTrack", "StrongSORT")
-"""Models of a detector and of what joins its detections in the images of a video, which is not part of detecting."""
 
 
 class DetectorConfig:
@@ -70,9 +62,9 @@ class DetectorConfig:
         """Whether the config describes a model; one that only evaluates or prepares images need not."""
         return isinstance(self._config.get("model"), dict)
 
-    @cached_property
-    def model(self) -> Config:
-        """The detector's config: of a model of student and teacher, that of both; of a tracker, its detector's.
+    @property
+    def outer_model(self) -> Config:
+        """The config's ``model``.
 
         Raises
         ------
@@ -82,42 +74,26 @@ class DetectorConfig:
         model = self._config.get("model")
         if not isinstance(model, dict):
             raise ValueError("detect.build: the config must have a dict 'model'")
-        if self.branch is None:
-            return model
-        detector = model.get("detector")
-        if not isinstance(detector, dict):
-            meaning = "of the tracker" if self.branch == "detector" else "of student and teacher"
-            raise ValueError(f"detect.build: model.detector must be a dict: the model {meaning}")
-        return {"data_preprocessor": model.get("data_preprocessor"), **detector}
-
-    @cached_property
-    def branch(self) -> str | None:
-        """Which part of the model detects, by its weights' first name; None for a detector.
-
-        "student" or "teacher" of a semi-supervised model, "detector" of a tracker.
-        """
-        model = self._config.get("model")
-        kind = plain_type(model.get("type")) if isinstance(model, dict) else None
-        if kind in _TRACKERS:
-            return "detector"
-        if not isinstance(model, dict) or kind not in _SEMI_SUPERVISED:
-            return None
-        name: str = (model.get("semi_test_cfg") or {}).get("predict_on", "teacher")
-        if name not in ("student", "teacher"):
-            raise ValueError(f"detect.build: semi_test_cfg.predict_on must be 'teacher' or 'student', got {name!r}")
-        return name
+        return model
 
     @property
-    def inclusive_boxes(self) -> bool:
-        """Whether the detector's boxes end with their last pixel, and MMDetection adds one of the original image."""
-        return self.has_model and plain_type(self.model.get("type")) == "GLIP"
+    def around(self) -> Config | None:
+        """The model that has the detector as its ``detector``: of a student and a teacher, or a tracker."""
+        return self.outer_model if isinstance(self.outer_model.get("detector"), dict) else None
+
+    @cached_property
+    def model(self) -> Config:
+        """The detector's config; ValueError if there is none."""
+        if self.around is None:
+            return self.outer_model
+        return {"data_preprocessor": self.around.get("data_preprocessor"), **self.around["detector"]}
 
     @cached_property
     def test_cfg(self) -> Config:
         """How detections are selected: inside the model since MMDetection 2.4, beside it before."""
         beside = {} if self.version == 3 else self._config.get("test_cfg")  # MMDetection 3's is the test loop's
         test_cfg: Any = self.model.get("test_cfg") or beside or {}
-        if isinstance(test_cfg, (list, tuple)):  # Co-DETR's, of the head with the queries and of those beside it
+        if isinstance(test_cfg, (list, tuple)):  # of a head with queries and of those beside it
             test_cfg, beside = test_cfg[0], test_cfg[1:]
             if self.model.get("mask_head") is not None and beside and isinstance(beside[0], dict):
                 test_cfg = {**test_cfg, "mask_thr_binary": beside[0].get("mask_thr_binary")}

@@ -22,7 +22,7 @@ def settings_of(config: DetectorConfig) -> dict[str, Any]:
         `Preprocessing` does not have; the message names them.
     """
     pipeline, version_3 = config.test_pipeline, config.version == 3
-    settings: dict[str, Any] = {"turn_boxes": version_3, "inclusive_boxes": config.inclusive_boxes}
+    settings: dict[str, Any] = {"turn_boxes": version_3}
     settings |= {"flip": True} if pipeline.flip else {}
     settings |= _color_settings(config)
     position, previous = -1, ""

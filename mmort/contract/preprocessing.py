@@ -216,8 +216,15 @@ class Preprocessing:
             )
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Preprocessing:
+    def from_config(cls, config: dict[str, Any], *, inclusive_boxes: bool = False) -> Preprocessing:
         """Return the settings of a config's test pipeline, MMDetection 2 or 3.
+
+        Parameters
+        ----------
+        config : dict
+            As `mmort.configs.read_config` returns it.
+        inclusive_boxes : bool, default False
+            That setting, which depends on the detector and not on the pipeline.
 
         Raises
         ------
@@ -225,7 +232,8 @@ class Preprocessing:
             If the config has no test pipeline, or a step that is not supported; the message names it.
         """
         try:
-            settings = cls(**pipeline_settings.settings_of(DetectorConfig(config)))
+            stated = pipeline_settings.settings_of(DetectorConfig(config))
+            settings = cls(**stated, inclusive_boxes=inclusive_boxes)
             if settings.size is not None and settings.size[0] * settings.size[1] > MAX_RESIZED_PIXELS:
                 raise ValueError(
                     f"preprocessing: the config's test pipeline must resize to at most {MAX_RESIZED_PIXELS} pixels, "

@@ -13,7 +13,7 @@ from mmort.configs.captions import Prompt
 from mmort.configs.layout import DetectorConfig
 from mmort.contract import BOXES, MaskFormat, Preprocessing
 from mmort.contract.pipeline_settings import settings_of
-from mmort.detect.entries import Parts, Schema, default, part
+from mmort.detect.entries import Parts, Schema, part
 
 if TYPE_CHECKING:
     from mmort.detect.parts.bert import TextEncoder
@@ -25,7 +25,6 @@ class ModelEntries(Schema):
 
     backbone: nn.Module = part("backbone")
     neck: nn.Module | None = part("neck", default=None)
-    test_cfg: Any = default({})
 
     ignored: ClassVar = {"data_preprocessor": "read by the preprocessing", "_scope_": "where MMEngine looks types up"}
 
@@ -42,12 +41,19 @@ class Detector(nn.Module):
         The name of the detector, such as "Faster R-CNN".
     classes : tuple of str
         Names of the classes by label.  Empty if the checkpoint has none.
+    head_entries : tuple of str
+        The entries of ``model`` that may hold the head whose type is registered for the family, or a list of heads,
+        the last of which has that type.
+    earlier_heads : tuple of str
+        Entries whose heads come before it, and so do not name the family.
     Model : subclass of ModelEntries
-        The schema of the config's ``model``, and of its ``test_cfg``, wherever that is.
-    entries : ModelEntries
-        What `Model` has read.
-    test_cfg : Schema
-        Of it, how detections are selected.
+        The schema of the config's ``model``.
+    TestCfg : subclass of Schema
+        The schema of its ``test_cfg``, wherever that is.
+    entries, test_cfg : ModelEntries, Schema
+        What they have read; the second says how detections are selected.
+    inclusive_boxes : bool
+        Whether boxes end with their last pixel, and MMDetection adds one of the original image.
     flip_test : bool, default False
         Whether `forward` also detects in the mirror images.
     takes_proposals : bool
@@ -68,7 +74,11 @@ class Detector(nn.Module):
     """
 
     family: str
+    head_entries: ClassVar[tuple[str, ...]] = ("bbox_head",)
+    earlier_heads: ClassVar[tuple[str, ...]] = ("rpn_head", "mask_head")
+    inclusive_boxes: ClassVar[bool] = False
     Model: ClassVar[type[ModelEntries]] = ModelEntries
+    TestCfg: ClassVar[type[Schema]] = Schema
     entries: ModelEntries
     test_cfg: Any
     backbone: nn.Module
@@ -79,11 +89,11 @@ class Detector(nn.Module):
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__()
-        self.entries = parts.read("model", self.Model, {**config.model, "test_cfg": config.test_cfg})
+        self.test_cfg = parts.read("test_cfg", self.TestCfg, config.test_cfg)
+        self.entries = parts.read("model", self.Model, config.model)
         for name, entry in vars(self.entries).items():
             if isinstance(entry, nn.Module):
                 self.add_module(name, entry)
-        self.test_cfg = self.entries.test_cfg
         if self.entries.neck is None:
             self.neck = nn.Identity()
         self.classes: tuple[str, ...] = ()

@@ -93,12 +93,19 @@ class Parts:
     ----------
     types : dict of str to dict of str to class
         By kind, the class of each of MMDetection's type names.
+    particular : dict of str to dict of str to (str, class), optional
+        By kind, the classes of type names of heads with some box coders only, and the kind of these.
     """
 
-    def __init__(self, types: dict[str, dict[str, Any]]) -> None:
+    def __init__(
+        self,
+        types: dict[str, dict[str, Any]],
+        particular: dict[str, dict[str, tuple[str, Any]]] | None = None,
+    ) -> None:
         self.types = types
+        self.particular = {} if particular is None else particular
 
-    def register(self, kind: str, *names: str) -> Callable[[_Class], _Class]:
+    def register(self, kind: str, *names: str, coder: str | None = None) -> Callable[[_Class], _Class]:
         """Return a decorator: the class is what these type names mean in configs.
 
         Parameters
@@ -107,6 +114,8 @@ class Parts:
             "detector", by the type of its last head, or the kind of a part, such as "backbone" or "box coder".
         *names : str
             MMDetection's type names, without a scope.
+        coder : str, optional
+            A kind of box coders; the class is then what the names mean of heads with such a coder.
 
         Raises
         ------
@@ -124,11 +133,12 @@ class Parts:
         """
 
         def register(part_class: _Class) -> _Class:
-            types = self.types.setdefault(kind, {})
+            types: dict[str, Any] = (self.types if coder is None else self.particular).setdefault(kind, {})
             for name in names:
                 if name in types:
-                    raise ValueError(f"detect: {kind} {name!r} is registered already, as {types[name].__qualname__}")
-                types[name] = part_class
+                    taken = types[name] if coder is None else types[name][1]
+                    raise ValueError(f"detect: {kind} {name!r} is registered already, as {taken.__qualname__}")
+                types[name] = part_class if coder is None else (coder, part_class)
             return part_class
 
         return register
@@ -137,8 +147,17 @@ class Parts:
         """Return the registered types of a kind, with others for some of their names: those of another code base."""
         return ChainMap(types, self.types.setdefault(kind, {}))
 
-    def build(self, kind: str, config: Any, types: Mapping[str, type[Any]] | None = None) -> Any:
+    def build(
+        self,
+        kind: str,
+        config: Any,
+        types: Mapping[str, type[Any]] | None = None,
+        *,
+        test_cfg: Config | None = None,
+    ) -> Any:
         """Build the part that a config describes; a list of necks becomes one, in which each reads the one before.
+
+        A head of a stage gets its part of ``test_cfg``, too, by its schema `TestCfg`.
 
         Raises
         ------
@@ -149,14 +168,16 @@ class Parts:
             return nn.Sequential(*(self.build(kind, each, types) for each in config))
         advice = f"; {OF_YOUR_OWN}" if types is None else ""
         types = self.types[kind] if types is None else types
-        return self.construct(kind, types[type_of(kind, config, types, advice)], config)
+        return self.construct(kind, types[type_of(kind, config, types, advice)], config, test_cfg=test_cfg)
 
-    def construct(self, kind: str, part_class: type[Any], config: Config) -> Any:
+    def construct(self, kind: str, part_class: type[Any], config: Config, *, test_cfg: Config | None = None) -> Any:
         """Build an object of a class that has `Entries` from a config; see `build`."""
         name = f"{kind} {plain_type(config.get('type'))!r}"
-        entries = self.read(name, part_class.Entries, config)
+        arguments: list[Schema] = [self.read(name, part_class.Entries, config)]
+        if test_cfg is not None:
+            arguments.append(self.read(part_class.TestCfg.name, part_class.TestCfg, test_cfg))
         with refusing(name):
-            return part_class(entries)
+            return part_class(*arguments)
 
     def read(self, name: str, schema: type[_Entries], config: Any) -> _Entries:
         """Read a dict by its schema as `read_entries` does, and build the parts that it configures."""
@@ -204,9 +225,11 @@ PARTS = Parts({})
 """All that is registered, by kind; a part of only one family is named in that family's file.
 
 Detectors are registered by the type of their last head: ``model.type`` is not enough, since two-stage detectors may
-share one.  A "rotated detector" is what such a type means if the head's box coder is one of rotated boxes, as in
-MMRotate 1.
+share one.
 """
+
+DETECTOR, AROUND = "detector", "model around a detector"
+"""Kinds of what is registered: families, by their last head; by ``model.type``, the entries of models around them."""
 
 
 register = PARTS.register

@@ -1,16 +1,11 @@
-"""Build a detector from a config, and load a checkpoint into it.
-
-Importing this module registers everything that configs can name: both packages below import their modules, and each
-module registers its types.
-"""
+"""Build a detector from a config, and load a checkpoint into it."""
 
 from __future__ import annotations
 
 import contextlib
-import difflib
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
@@ -18,69 +13,13 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from mmort.configs import read_config
 from mmort.configs.captions import Prompt, Texts
 from mmort.configs.layout import DetectorConfig
-from mmort.configs.schema import Config, plain_type
-from mmort.detect import families as _families  # noqa: F401 - registers the types of heads
-from mmort.detect import parts as _parts  # noqa: F401 - registers those of all parts
+from mmort.configs.schema import Config
 from mmort.detect.checkpoint import MAX_LISTED, load_checkpoint, load_weights
+from mmort.detect.claims import branch_of, family_of
 from mmort.detect.detector import Detector, require_proportions
-from mmort.detect.entries import OF_YOUR_OWN, PARTS, Parts, refusing
+from mmort.detect.entries import PARTS, Parts, refusing
 from mmort.detect.receptive_fields import set_receptive_fields
 from mmort.limits import MAX_WEIGHTS
-
-_HEADS = (
-    *(
-        "query_head",
-        "semantic_head",
-        "roi_head",
-        "odm_head",
-        "refine_heads",
-        "bbox_head_refine",
-        "bbox_head",
-        "mask_head",
-    ),
-    *("panoptic_head", "rpn_head", "decoder"),
-)
-"""Entries of a model that may hold the head that names its family, or a list of heads; the last head first."""
-
-
-def _family_of(config: DetectorConfig) -> Callable[[DetectorConfig, Parts], Detector]:
-    """Return the class of the detector that a config describes.
-
-    Raises
-    ------
-    ValueError
-        If the config has no model, or its head is missing or not supported; the message names it.
-    """
-    model = config.model
-    families = PARTS.types["detector"]
-    entry = next((entry for entry in _HEADS if model.get(entry)), None)
-    if entry is None:
-        raise ValueError(
-            f"detect.build: model.type {model.get('type')!r} without a head, such as bbox_head or roi_head, is not "
-            f"supported; supported: models with a head in docs/mmdetection.md; {OF_YOUR_OWN}"
-        )
-    several = isinstance(model[entry], list) and entry in ("refine_heads", "bbox_head_refine")
-    head = model[entry][-1] if several else model[entry]
-    if not isinstance(head, dict):
-        raise ValueError(f"detect.build: {entry} must be one dict, got {type(head).__name__}")
-    name = plain_type(head.get("type"))
-    family = (PARTS.types["rotated detector"].get(name) if _finds_rotated_boxes(head) else None) or families.get(name)
-    if family is None:
-        similar = difflib.get_close_matches(str(name), families)
-        heads = ", ".join(similar) or "those in docs/mmdetection.md"  # all of them would be some ninety
-        raise ValueError(
-            f"detect.build: {entry} {name!r} of model.type {model.get('type')!r} is not supported; "
-            f"supported {'heads like it' if similar else 'heads'}: {heads}; {OF_YOUR_OWN}"
-        )
-    return family
-
-
-def _finds_rotated_boxes(head: Config) -> bool:
-    """Return whether a head's box coder, or that of a second stage's last head, is one of rotated boxes."""
-    boxes = head.get("bbox_head", head)
-    boxes = boxes[-1] if isinstance(boxes, list) and boxes else boxes
-    coder = boxes.get("bbox_coder") if isinstance(boxes, dict) else None
-    return isinstance(coder, dict) and plain_type(coder.get("type")) in PARTS.types["rotated box coder"]
 
 
 @contextlib.contextmanager
@@ -115,7 +54,7 @@ def build(config: Config, parts: Parts = PARTS) -> Detector:
         If the config has no model, or a part of the model is missing or not supported; the message names it.
     """
     layout = DetectorConfig(config)
-    family = _family_of(layout)
+    family = family_of(layout)
     with refusing("the config's model"), _limited_weights():
         detector = family(layout, parts)
     if detector.angle_version is not None and layout.version == 3:
@@ -180,7 +119,7 @@ def load_trained(
     """
     weights, meta = load_checkpoint(checkpoint)
     layout = DetectorConfig(config)
-    load_weights(detector, _weights_of_branch(weights, layout.branch), config)
+    load_weights(detector, _weights_of_branch(weights, branch_of(layout)), config)
     if open_vocabulary:
         return False
     names = meta.get("classes", ())
@@ -208,7 +147,7 @@ def _check_class_names(checkpoint: str | os.PathLike[str], detector: Detector, l
 
 
 def _weights_of_branch(weights: dict[str, Tensor], branch: str | None) -> dict[str, Tensor]:
-    """Return the weights of the part of a model that detects, by the detector's own names; see `DetectorConfig.branch`.
+    """Return the weights of the part of a model that detects, by the detector's own names; see `branch_of`.
 
     Weights of a plain detector are returned as they are: MMDetection gives them to student and teacher.
     """

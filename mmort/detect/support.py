@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -15,6 +16,7 @@ from torch import nn
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
 from mmort.contract import Preprocessing
+from mmort.detect.claims import branch_of
 from mmort.detect.entries import PARTS, Parts, Schema
 from mmort.detect.loading import build
 
@@ -51,7 +53,7 @@ def unsupported(config: Config) -> list[str]:
     layout = DetectorConfig(config)
     with torch.device("meta"):
         collector.attempt(build, config, collector)
-        model = collector.attempt(getattr, layout, "model")
+        model = collector.attempt(_described, layout)
         if collector.problems and isinstance(model, dict):
             for entry in _SHARED_ENTRIES:
                 if model.get(entry) is not None and entry not in collector.kinds:
@@ -61,6 +63,11 @@ def unsupported(config: Config) -> list[str]:
     return collector.problems
 
 
+def _described(layout: DetectorConfig) -> Config:
+    """Return the detector's config; the whole model, if that is around a detector in a way that is not known."""
+    return layout.model if layout.around is None or branch_of(layout) is not None else layout.outer_model
+
+
 class _Collector(Parts):
     """Parts that are replaced by a `_Substitute` if they cannot be built; `problems` has the reasons.
 
@@ -68,18 +75,25 @@ class _Collector(Parts):
     """
 
     def __init__(self, parts: Parts) -> None:
-        super().__init__(parts.types)
+        super().__init__(parts.types, parts.particular)
         self.problems: list[str] = []
         self.kinds: set[str] = set()
 
-    def build(self, kind: str, config: Any, types: Mapping[str, type[Any]] | None = None) -> Any:
+    def build(
+        self,
+        kind: str,
+        config: Any,
+        types: Mapping[str, type[Any]] | None = None,
+        *,
+        test_cfg: Config | None = None,
+    ) -> Any:
         """Build a part, or a substitute."""
         self.kinds.add(kind)
-        return self.attempt(super().build, kind, config, types)
+        return self.attempt(partial(super().build, test_cfg=test_cfg), kind, config, types)
 
-    def construct(self, kind: str, part_class: type[Any], config: Config) -> Any:
+    def construct(self, kind: str, part_class: type[Any], config: Config, *, test_cfg: Config | None = None) -> Any:
         """Build a part, or a substitute."""
-        return self.attempt(super().construct, kind, part_class, config)
+        return self.attempt(partial(super().construct, test_cfg=test_cfg), kind, part_class, config)
 
     def read(self, name: str, schema: type[_Entries], config: Any) -> _Entries:
         """Read a dict by its schema; if there are entries that it does not name, without them."""

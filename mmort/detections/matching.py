@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmort.detections import boxes
 from mmort.detections.mask_overlap import Overlaps
+from mmort.tolerances import Tolerances
 
 MIN_REACH = 0.2
 """Share of the median of the largest coordinates of an image's boxes that the tolerance of each is computed for at
@@ -18,31 +18,6 @@ least."""
 
 Rows = list[NDArray[Any]]
 """Boxes with scores (K, 5 or 6), labels (K,), and perhaps masks (K, h, w), of the detections in an image."""
-
-
-@dataclass(frozen=True)
-class Tolerances:
-    """How far outputs may be apart; the arguments of `mmort.onnx.verify`, which documents them."""
-
-    rtol: float = 1e-3
-    atol: float = 1e-4
-    min_mask_overlap: float = 0.99
-
-    @classmethod
-    def stated(cls, rtol: float | None, atol: float | None, min_mask_overlap: float = min_mask_overlap) -> Tolerances:
-        """Return those of a caller, the defaults for None."""
-        return cls(cls.rtol if rtol is None else rtol, cls.atol if atol is None else atol, min_mask_overlap)
-
-    def __post_init__(self) -> None:
-        """Refuse tolerances that nothing is within."""
-        for name, value in (("rtol", self.rtol), ("atol", self.atol)):
-            if not value >= 0:
-                raise ValueError(f"verify: {name} must be at least 0, got {value}")
-
-    def of(self, numbers: NDArray[Any]) -> NDArray[Any]:
-        """Return how far other numbers may be from these."""
-        tolerance: NDArray[Any] = self.atol + self.rtol * np.abs(numbers)
-        return tolerance
 
 
 class Limits(NamedTuple):

@@ -377,7 +377,8 @@ def _preprocessing(network: TrainedNetwork, config: dict[str, Any] | None) -> Pr
             )
         return network.preprocessing
     try:
-        preprocessing = Preprocessing.from_config(config)
+        inclusive = network.preprocessing is not None and network.preprocessing.inclusive_boxes
+        preprocessing = Preprocessing.from_config(config, inclusive_boxes=inclusive)
     except ValueError:
         if network.preprocessing is None:
             raise

@@ -403,14 +403,21 @@ int mmk_leaky_relu_prepare(mmk_call *call) {
 }
 
 void mmk_leaky_relu_run(mmk_call *call, int phase, int64_t begin, int64_t end, void *scratch) {
-    for (int64_t i = begin; i < end; i++) ((float *)call->outputs[0].data)[i] = (float)begin;
+    for (int64_t i = begin; i < end; i++) {
+        for (volatile int step = 0; step < 1000; step++) { /* about a microsecond */
+        }
+        ((float *)call->outputs[0].data)[i] = (float)begin;
+    }
     (void)phase, (void)scratch;
 }
 """
 
 
 def test_long_calls_have_chunks_for_the_threads_of_the_session(tmp_path):
-    """One chunk on one thread, and four for each of several: a chunk may have costs of its own, such as a copy."""
+    """One chunk on one thread, and four for each of several: a chunk may have costs of its own, such as a copy.
+
+    In calls 1, 2, 4, 8 ... there are as many as chunks of 20 microseconds, and the threads that run them are counted.
+    """
     rows = '{"leaky_relu", "Chunks", {"mine"}, {{"x", "[N]", MMK_FLOAT32}}, {{"y", "[N]", MMK_FLOAT32}}},\n'
     library = compile_library(tmp_path, rows, CHUNKS)
     model = make_model([onnx.helper.make_node("Chunks", ["x"], ["y"], domain="mine")], "x", "y")
@@ -422,6 +429,8 @@ def test_long_calls_have_chunks_for_the_threads_of_the_session(tmp_path):
         session = with_both(model, library, threads)
         return [len(np.unique(session.run(None, {"x": x})[0])) for _ in range(runs)]
 
-    assert counts(1, long, 3) == [1] * 3
-    assert max(counts(2, long, 100)) == 8  # threads are counted again, as one may have been busy
-    assert counts(2, short, 1) == [5]  # of 20 microseconds; threads are not counted for so little
+    assert counts(1, long, 8) == [50, 50, 1, 50, 1, 1, 1, 50]
+    of_two = counts(2, long, 100)
+    assert {count for call, count in enumerate(of_two, 1) if call & (call - 1) == 0} == {50}
+    assert max(count for call, count in enumerate(of_two, 1) if call & (call - 1)) == 8
+    assert counts(1, short, 3) == [5] * 3  # threads are not counted for so little

@@ -3,13 +3,14 @@
 import argparse
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import pytest
 
 import mmort.cli
 import mmort.evaluate
 import mmort.onnx
+from mmort.cli.options import add_options, help_texts
 from mmort.detect.export import ExportOptions, export
 from mmort.onnx.triton import write_triton_repository
 from mmort.onnx.verify.command import verify_against
@@ -138,3 +139,47 @@ def test_every_argument_has_help(command, action):
 @pytest.mark.parametrize("parser", PARSERS.values(), ids=PARSERS)
 def test_no_option_is_understood_by_its_beginning(parser):
     assert not parser.allow_abbrev
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toy:
+    """Options.
+
+    Parameters
+    ----------
+    big_hat : bool, default False
+        Wear a hat, as with `no_rain`.  It is 100 % felt.
+    no_rain : bool, default True
+        ONNX is dry in
+        ``FILE.onnx``.
+    size : bool, optional
+        Measure; if False, guess.  Default: that of `big_hat`.
+    """
+
+    big_hat: bool = False
+    no_rain: bool = True
+    size: "bool | None" = None
+
+
+def test_help_is_the_first_sentence_and_the_default():
+    texts = help_texts(Toy)
+    assert texts == {
+        "big_hat": "wear a hat, as with --no-rain",
+        "no_rain": "ONNX is dry in FILE.onnx",
+        "size": "measure; --no-size: guess (default: that of --big-hat)",
+    }
+
+
+def test_arguments_are_made_from_options():
+    parser = argparse.ArgumentParser()
+    add_options(parser, Toy, big_hat={}, no_rain={}, size={})
+    assert vars(parser.parse_args([])) == vars(Toy())
+    given = parser.parse_args(["--big-hat", "--no-no-rain", "--no-size"])
+    assert vars(given) == vars(Toy(big_hat=True, no_rain=False, size=False))
+    assert "do not ONNX is dry" in parser.format_help()
+
+
+def test_options_of_an_export_have_help():
+    """Those that other commands have too are added with theirs."""
+    shared = {"cfg_options", "texts", "vocabulary", "portable", "dynamic_export"}
+    assert help_texts(ExportOptions).keys() >= {field.name for field in fields(ExportOptions)} - shared

@@ -71,16 +71,14 @@ def test_the_model_of_student_and_teacher_is_the_detector():
     model = {"type": "mmdet.SoftTeacher", "detector": {"type": "FasterRCNN", "data_preprocessor": PREPROCESSOR}}
     config = DetectorConfig({"model": model})
     assert config.model == model["detector"]
-    assert config.branch == "teacher"
-    assert DetectorConfig({"model": {**model, "semi_test_cfg": {"predict_on": "student"}}}).branch == "student"
-    assert DetectorConfig({"model": model["detector"]}).branch is None
+    assert config.around == config.outer_model == model
+    assert DetectorConfig({"model": model["detector"]}).around is None
 
 
 def test_the_model_of_a_tracker_is_its_detector():
     model = {"type": "ByteTrack", "detector": {"type": "YOLOX"}, "data_preprocessor": PREPROCESSOR}
     config = DetectorConfig({"model": model})
     assert config.model == {"type": "YOLOX", "data_preprocessor": PREPROCESSOR}
-    assert config.branch == "detector"
 
 
 def test_data_preprocessor_beside_the_model_is_the_model_s_if_it_has_none():

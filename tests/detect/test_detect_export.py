@@ -23,7 +23,7 @@ from mmort import demo
 from mmort.cli import main
 from mmort.configs import read_config
 from mmort.detect import build, load
-from mmort.detect.export import graph_masks, head_outputs, options, pipeline, progress
+from mmort.detect.export import checks, graph_masks, head_outputs, options, pipeline, progress
 from mmort.detect.export.examples import Examples, sufficient_shape
 from mmort.detect.export.exported_detector import Exported
 from mmort.onnx.export import exporters
@@ -433,7 +433,7 @@ def test_arguments_of_pytorch2onnx_are_tried_and_documented():
 
 
 def test_a_missing_package_is_named_before_any_work(monkeypatch, capsys):
-    monkeypatch.setattr(options, "find_spec", lambda name: None if name == "onnxslim" else find_spec(name))
+    monkeypatch.setattr(checks, "find_spec", lambda name: None if name == "onnxslim" else find_spec(name))
     assert run("no config", "no checkpoint", "--simplify") == 1
     assert capsys.readouterr() == ("", "mmort: error: mmort export needs onnxslim: pip install 'mmort[detect]'\n")
 

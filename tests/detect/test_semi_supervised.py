@@ -65,7 +65,8 @@ STEPS = [
 
 def test_a_tracker_s_detector_detects(tmp_path):
     preprocessor = {**PREPROCESSOR, "type": "TrackDataPreprocessor", "use_det_processor": True}
-    model = {"type": "DeepSORT", "detector": COMPLETE["model"], "data_preprocessor": preprocessor, "reid": {}}
+    others: dict[str, dict] = {name: {} for name in ("cmc", "postprocess_model", "reid", "tracker")}
+    model = {"type": "StrongSORT", "detector": COMPLETE["model"], "data_preprocessor": preprocessor, **others}
     config = {"model": model, "test_pipeline": STEPS}
     assert unsupported(config) == []
     assert Preprocessing.from_config(config) == Preprocessing.from_config(
@@ -76,12 +77,14 @@ def test_a_tracker_s_detector_detects(tmp_path):
     torch.save({**weights, "reid.head.weight": torch.zeros(1)}, tmp_path / "tracker.pth")
     load_trained(detector, tmp_path / "tracker.pth", config)
     assert (detector.rpn_head.rpn_cls.weight == 3).all()
-    with pytest.raises(ValueError, match=r"model\.detector must be a dict: the model of the tracker"):
+    with pytest.raises(ValueError, match="model with nope is not supported"):
+        build({**config, "model": {**model, "nope": 1}})
+    with pytest.raises(ValueError, match="detector of model must be a dict, got None"):
         build({**config, "model": {**model, "detector": None}})
 
 
 def test_neither_of_both():
     with pytest.raises(ValueError, match="predict_on must be 'teacher' or 'student', got 'both'"):
         build(config_of(semi_test_cfg={"predict_on": "both"}))
-    with pytest.raises(ValueError, match=r"model\.detector must be a dict"):
+    with pytest.raises(ValueError, match="detector of model must be a dict"):
         build(config_of(detector=None))

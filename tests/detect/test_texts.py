@@ -10,6 +10,7 @@ from mmort.configs.captions import Caption, Prompt, read_texts
 from mmort.configs.tokens import Tokenizer, bert_inputs
 from mmort.detect import build
 from mmort.detect.loading import load_trained
+from mmort.detect.network import load_network
 from tests.detect import query_cases, text_cases
 from tests.detect.text_cases import BERT, TEXTS, config, fill
 
@@ -300,6 +301,14 @@ def test_names_of_language_models(name, message):
 def test_detection_without_texts(name, family):
     with pytest.raises(ValueError, match=f"texts must be set before {family} detects"):
         build(config(name))(*query_cases.batch())
+
+
+@pytest.mark.parametrize(("name", "inclusive"), [("grounding_dino", False), ("glip", True)])
+def test_boxes_of_glip_end_with_their_last_pixel(name, inclusive, tmp_path):
+    settings = config(name) | {"test_pipeline": [{"type": "LoadImageFromFile"}, {"type": "PackDetInputs"}]}
+    torch.save({"state_dict": build(settings).state_dict()}, tmp_path / "model.pth")
+    network = load_network(settings, tmp_path / "model.pth", texts=TEXTS)
+    assert network.preprocessing.inclusive_boxes is inclusive
 
 
 @pytest.mark.parametrize(("texts", "vocabulary", "name"), [("cat", None, "texts"), (None, "vocab.txt", "vocabulary")])

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -62,6 +63,17 @@ def test_the_pipeline_of_the_config_is_used(network, digits):
     with pytest.warns(mmort.evaluate.PipelineWarning, match="the file was exported with another"):
         result = mmort.evaluate.test(network, digits, smaller, options)
     assert result.metrics.figures["bbox_mAP"] < of_file.metrics.figures["bbox_mAP"] - 0.05
+
+
+def test_how_boxes_end_is_the_file_s(digits):
+    """No test pipeline says it: with a config the same boxes come out."""
+    inclusive = OnnxNetwork(demo.MODEL, threads=1)
+    inclusive.preprocessing = replace(inclusive.preprocessing, inclusive_boxes=True)
+    options = Options(metrics=["bbox"])
+    of_file, of_config = (
+        mmort.evaluate.test(inclusive, digits, entries, options) for entries in (None, read_config(demo.CONFIG))
+    )
+    assert of_config == of_file
 
 
 def test_an_image_that_cannot_be_drawn_counts(network, digits, tmp_path, monkeypatch):

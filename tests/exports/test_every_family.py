@@ -7,13 +7,14 @@ import onnx
 import pytest
 
 from mmort.configs.layout import DetectorConfig
+from mmort.detect import list_families
+from mmort.detect.claims import family_of
 from mmort.detect.export.head_outputs import PREFIX
-from mmort.detect.loading import PARTS, _family_of
 from mmort.onnx.verify.proof import ProofRow
 from tests.detect.small_exports import SmallExport, small_cases, with_limits
 
 CASES = small_cases()
-NAMES = {_family_of(DetectorConfig({"model": model})).__name__: name for name, (model, _) in reversed(CASES.items())}
+NAMES = {family_of(DetectorConfig({"model": model})).__name__: name for name, (model, _) in reversed(CASES.items())}
 """For each family its first case."""
 
 
@@ -23,7 +24,7 @@ def with_few_detections(entry):
 
 
 def test_every_family_has_a_case():
-    families = {family.__name__ for family in PARTS.types["detector"].values()}
+    families = {family.name for family in list_families()}
     assert set(NAMES) == families, f"tests/detect: small configs missing for {sorted(families - set(NAMES))}"
 
 

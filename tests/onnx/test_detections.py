@@ -9,10 +9,11 @@ import onnx.helper as oh
 import pytest
 
 import mmort.onnx
-from mmort.detections.matching import Tolerances, match_detections, usual_limits
+from mmort.detections.matching import match_detections, usual_limits
 from mmort.onnx.verify import comparators
 from mmort.onnx.verify.detections import NAMES, DetectionRow, compare_detections, require_detections
 from mmort.onnx.verify.values import Outputs
+from mmort.tolerances import Tolerances
 
 BOXES = np.array([[0, 0, 10, 10], [20, 20, 40, 30], [20, 20, 40, 30], [5, 50, 9, 70]], np.float32)
 SCORES = np.array([0.9, 0.8, 0.7, 0.6], np.float32)

@@ -15,10 +15,10 @@ import mmort
 import mmort.cli
 import mmort.demo
 import mmort.onnx
-from mmort.detections.matching import Tolerances
 from mmort.onnx.graph import optional_inputs
-from mmort.onnx.verify import ATOL, MIN_MASK_OVERLAP, RTOL, numbers
+from mmort.onnx.verify import numbers
 from mmort.onnx.verify.values import Outputs
+from mmort.tolerances import Tolerances
 from tests import front_ends
 from tests.cli.running import refused, run
 from tests.predict import tiny_detector
@@ -109,7 +109,10 @@ def test_altered_weight(tmp_path, weight, batches):
 
 
 def test_tolerances(tmp_path, weight, batches):
-    paths = linear(tmp_path / "a.onnx", weight * np.float32(1 + RTOL / 2)), linear(tmp_path / "b.onnx", weight)
+    paths = (
+        linear(tmp_path / "a.onnx", weight * np.float32(1 + Tolerances.rtol / 2)),
+        linear(tmp_path / "b.onnx", weight),
+    )
     assert mmort.onnx.verify(*paths, batches).ok
     assert not mmort.onnx.verify(*paths, batches, rtol=1e-5, atol=1e-6).ok
     assert mmort.onnx.verify(*paths, batches, rtol=1e-5, atol=1).ok
@@ -401,12 +404,6 @@ def test_command_with_pictures(tmp_path):
     assert code == 1
     assert "mask overlap below 0.95" in out
     assert run("verify", model, "--against", file, "--image", picture, "--min-mask-overlap", 0.85)[0] == 0
-
-
-def test_the_default_tolerances_are_those_of_the_function():
-    """The command states them again, as its help must not import what compares."""
-    defaults = {"rtol": RTOL, "atol": ATOL}
-    assert (defaults, MIN_MASK_OVERLAP) == (mmort.cli.verify.DEFAULTS, mmort.cli.verify.MIN_MASK_OVERLAP)
 
 
 @pytest.mark.parametrize("side", [10_000, 2**31])

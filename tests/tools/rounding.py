@@ -19,8 +19,9 @@ import onnx.numpy_helper
 from numpy.typing import NDArray
 
 from mmort.detections.mask_overlap import overlaps_of
-from mmort.detections.matching import Tolerances, match_detections, used_rows, usual_limits
+from mmort.detections.matching import match_detections, used_rows, usual_limits
 from mmort.onnx.graph import inspection
+from mmort.tolerances import Tolerances
 
 DRAWS = 96
 

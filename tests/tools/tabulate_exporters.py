@@ -25,9 +25,9 @@ import mmort
 import mmort.onnx
 from mmort import Detections
 from mmort.cli import main as mmort_command
-from mmort.detections.matching import Tolerances
 from mmort.onnx.accelerate.row_order import are_reordered
 from mmort.tables import lay_out
+from mmort.tolerances import Tolerances
 from tests.tools.tabulate_runtimes import onnx_runtime_web
 
 SIZES = (480, 640), (333, 641), (640, 300), (101, 97)

@@ -31,10 +31,10 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 import mmort.ort
-from mmort.detections.matching import Tolerances
 from mmort.onnx import make_portable
 from mmort.onnx.verify.detections import compare_detections
 from mmort.predict import OpenVinoNetwork, Preprocessing, list_images
+from mmort.tolerances import Tolerances
 from tests.tools.rounding import Batches, NudgedRuns, Outputs, differing
 
 ROOT = Path(__file__).parents[2]
@@ -213,10 +213,8 @@ def small_files(names: list[str], work: Path) -> Iterator[tuple[str, Path, Batch
     """Yield each small detector's name, file and inputs of two sizes that were not traced."""
     import torch
 
-    from mmort.configs.layout import DetectorConfig
     from mmort.detect import build
     from mmort.detect.export import ExportOptions, export
-    from mmort.detect.loading import _family_of
     from tests.detect.small_exports import PIPELINE, small_cases
 
     torch.set_grad_enabled(False)
@@ -240,7 +238,7 @@ def small_files(names: list[str], work: Path) -> Iterator[tuple[str, Path, Batch
         batches = [
             (rng.normal(0, 1, (n, 3, h, w)).astype(np.float32), np.tile(np.array([h, w]), (n, 1))) for n, h, w in sizes
         ]
-        yield f"{_family_of(DetectorConfig(config)).__name__}, {name}", path, batches
+        yield f"{type(detector).__name__}, {name}", path, batches
 
 
 COLUMNS = {

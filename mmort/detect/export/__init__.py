@@ -1,9 +1,10 @@
 """Export of detectors to ONNX files, the function behind ``mmort export``.
 
-`options` is checked before any work; `pipeline` has the steps in order, and `progress` prints them; `examples` makes
-the inputs that a file is traced and compared with; `exported_detector`, `graph_masks` and `graph_panoptic` give the
-file its inputs and outputs, and `open_vocabulary` the text encoder beside it; `head_outputs` gives the outputs of heads
-names, and `proof` chooses the inputs that show most of a detector; `show` is what ``--show`` shows.
+`checks` looks at the `options` before any work; `pipeline` has the steps in order, and `progress` prints them;
+`examples` makes the inputs that a file is traced and compared with; `exported_detector`, `graph_masks` and
+`graph_panoptic` give the file its inputs and outputs, and `open_vocabulary` the text encoder beside it; `head_outputs`
+gives the outputs of heads names, and `proof` chooses the inputs that show most of a detector; `show` is what ``--show``
+shows.
 
 Importing this package needs neither torch nor onnx; `export` imports them when it is called.
 """
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mmort.detect.export.options import ExportOptions, check
+from mmort.detect.export.options import ExportOptions
 
 if TYPE_CHECKING:
     from mmort.configs.schema import Config
@@ -86,6 +87,8 @@ def export(
         If a file or the output directory does not exist.
     """
     options = ExportOptions() if options is None else options
+    from mmort.detect.export.checks import check
+
     check(config, checkpoint, Path(output_file), options)
     from mmort.detect.export.pipeline import export_detector
 

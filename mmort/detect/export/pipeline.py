@@ -21,6 +21,7 @@ from mmort.configs.overrides import refuse_unread
 from mmort.configs.schema import Config
 from mmort.contract import Preprocessing, path_of_encoder
 from mmort.contract.tasks import IMG_SHAPE, MASKS
+from mmort.detect.claims import branch_of
 from mmort.detect.detector import Detector
 from mmort.detect.export import head_outputs, show
 from mmort.detect.export.examples import Examples, sufficient_shape
@@ -59,7 +60,7 @@ def export_detector(
         if overrides:
             refuse_unread(overrides, read_config(config))
         detector = build(settings)
-        preprocessing = Preprocessing.from_config(settings)
+        preprocessing = Preprocessing.from_config(settings, inclusive_boxes=detector.inclusive_boxes)
         if not options.flip:
             preprocessing = replace(preprocessing, flip=False)
         steps.begin(f"loading {os.fspath(checkpoint)} into {detector.family}")
@@ -77,7 +78,7 @@ def export_detector(
             steps.progress("note: the checkpoint names no classes; those of the config's test data set are taken")
         left_out = detector.prepare_for_export(flip=preprocessing.flip)
         left_out += DetectorConfig(settings).test_time_augmentation
-        if DetectorConfig(settings).branch == "detector":
+        if branch_of(DetectorConfig(settings)) == "detector":
             left_out += ("the tracker, as the file detects in single images",)
         network = TorchNetwork(detector, preprocessing, left_out)
         return _write(network, settings, output_file, options, steps, images)

@@ -138,8 +138,6 @@ class Bert(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``language_model``."""
-
         ignored: ClassVar = {"add_pooling_layer": "nothing reads its output", **training_only("use_checkpoint")}
 
         name: str = BASE[0]

@@ -25,8 +25,6 @@ class BucketingBBoxCoder(BoxCoder):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(CoderEntries):
-        """The entries of ``bbox_coder``."""
-
         num_buckets: int
         scale_factor: float
 

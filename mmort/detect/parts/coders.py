@@ -52,8 +52,6 @@ class DeltaXYWHBBoxCoder(BoxCoder):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(CoderEntries):
-        """The entries of ``bbox_coder``."""
-
         target_means: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
         target_stds: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0)
         add_ctr_clamp: bool = False
@@ -100,8 +98,6 @@ class LegacyDeltaXYWHBBoxCoder(DeltaXYWHBBoxCoder):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``bbox_coder``."""
-
         target_means: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
         target_stds: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0)
 
@@ -138,8 +134,6 @@ class TBLRBBoxCoder(BoxCoder):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(CoderEntries):
-        """The entries of ``bbox_coder``."""
-
         normalizer: float | Sequence[float] = 4.0
 
     def __init__(self, entries: Entries) -> None:

@@ -31,8 +31,6 @@ class DeformRoIPoolLayer:
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``roi_layer``."""
-
         output_size: int | tuple[int, int]
         output_channels: int
         deform_fc_channels: int = 1024

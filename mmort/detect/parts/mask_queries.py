@@ -139,7 +139,6 @@ class MaskQueryModelEntries(ModelEntries):
 
     panoptic_head: Any
     panoptic_fusion_head: FusionEntries | None = nested(FusionEntries, "panoptic_fusion_head", default=None)
-    test_cfg: MaskQueryTestCfg = nested(MaskQueryTestCfg, "test_cfg", default={})
 
     def check(self, name: str) -> None:
         """Raise a ValueError if the fusion head's classes are not the head's."""
@@ -188,9 +187,10 @@ class MaskQueryDetector(Detector):
     """
 
     entries: MaskQueryModelEntries
+    TestCfg: ClassVar[type[Schema]] = MaskQueryTestCfg
     test_cfg: MaskQueryTestCfg
     panoptic_head: Any
-    heads = ("panoptic_head",)
+    heads = head_entries = ("panoptic_head",)
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)

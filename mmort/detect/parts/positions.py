@@ -16,8 +16,6 @@ class SinePositionalEncoding(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``positional_encoding``."""
-
         types = ("SinePositionalEncoding",)
 
         num_feats: int = at_least(1)

@@ -72,8 +72,6 @@ class AnchorGenerator(Anchors):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``anchor_generator``."""
-
         strides: Sequence[Any]
         ratios: Sequence[float]
         scales: Sequence[float] | None = None
@@ -139,8 +137,6 @@ class SSDAnchorGenerator(Anchors):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``anchor_generator``."""
-
         strides: Sequence[Any]
         ratios: Sequence[Sequence[float]] = as_many_as("strides")
         min_sizes: Sequence[float] | None = as_many_as("strides", default=None)
@@ -181,8 +177,6 @@ class YOLOAnchorGenerator(Anchors):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``anchor_generator``."""
-
         strides: Sequence[Any]
         base_sizes: Sequence[Sequence[Any]] = as_many_as("strides")
 
@@ -234,8 +228,6 @@ class PointGenerator(Points):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``anchor_generator``."""
-
         strides: Sequence[Any]
         offset: float = 0.5
 

@@ -70,7 +70,6 @@ class QueryModelEntries(ModelEntries):
     decoder: DecoderEntries = nested(DecoderEntries, "decoder")
     positional_encoding: SinePositionalEncoding.Entries = nested(SinePositionalEncoding.Entries, "positional_encoding")
     bbox_head: QueryHeadEntries = nested(QueryHeadEntries, "bbox_head")
-    test_cfg: QueryTestCfg = nested(QueryTestCfg, "test_cfg", default={})
 
     @classmethod
     def respelled(cls, name: str, config: Config) -> Config:
@@ -98,6 +97,7 @@ class QueryModelEntries(ModelEntries):
 class QueryDetector(Detector):
     """Base of detectors whose raw outputs are the logits and the box of each query."""
 
+    TestCfg: ClassVar[type[Schema]] = QueryTestCfg
     scores: ClassScores
     max_per_image: int
 

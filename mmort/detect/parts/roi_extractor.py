@@ -22,8 +22,6 @@ class RoILayer:
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``roi_layer``."""
-
         output_size: int | tuple[int, int]
         sampling_ratio: int = 0
         pool_mode: Literal["avg", "max"] = "avg"

@@ -21,8 +21,6 @@ class ResLayer(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``shared_head``."""
-
         depth: int
         stage: int = 3
         stride: int = 2

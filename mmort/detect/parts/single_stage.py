@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
 from mmort.detect.detector import Detector, ModelEntries, level_names
-from mmort.detect.entries import Parts, read_entries
+from mmort.detect.entries import Parts, Schema
 from mmort.detect.parts.boxes import image_limits, larger
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.priors import Priors
@@ -48,15 +48,19 @@ class SingleStageDetector(Detector):
 
     Model: ClassVar[type[ModelEntries]] = SingleStageModel
     entries: SingleStageModel
-    TestCfg: ClassVar[type[DenseEntries]] = DenseEntries
+    TestCfg: ClassVar[type[Schema]] = DenseEntries
     head: ClassVar[type[Head]]
     test_cfg: DenseEntries
     bbox_head: Head
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)
-        self.bbox_head = parts.construct("bbox_head", self.head, self.entries.bbox_head)
-        self.test_cfg = read_entries("test_cfg", self.TestCfg, self.entries.test_cfg)
+        self.bbox_head = parts.construct("bbox_head", self.head_of(config.version), self.entries.bbox_head)
+
+    @classmethod
+    def head_of(cls, version: int) -> type[Head]:
+        """Return the class of the head in a version of MMDetection."""
+        return cls.head
 
     @property
     def level_counts(self) -> Mapping[str, int]:

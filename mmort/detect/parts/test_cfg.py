@@ -114,6 +114,8 @@ class DenseEntries(SelectionEntries):
 class RPNEntries(SuppressionEntries):
     """The entries of ``test_cfg.rpn``."""
 
+    name: ClassVar = "test_cfg.rpn"
+
     nms_pre: int = -1
     min_bbox_size: float = -1
 
@@ -127,5 +129,7 @@ class RPNEntries(SuppressionEntries):
 @dataclass(frozen=True, kw_only=True)
 class RCNNEntries(SelectionEntries):
     """The entries of ``test_cfg.rcnn``."""
+
+    name: ClassVar = "test_cfg.rcnn"
 
     mask_thr_binary: float = at_least(0, default=0.5)

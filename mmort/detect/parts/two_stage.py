@@ -16,17 +16,10 @@ from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
 from mmort.contract import WITH_MASKS, MaskFormat
 from mmort.detect.detector import Detector, ModelEntries, level_names
-from mmort.detect.entries import Parts, Schema, nested, require
+from mmort.detect.entries import Parts, Schema, require
 from mmort.detect.parts.boxes import image_limits, regions
 from mmort.detect.parts.heads.rpn_head import ProposalHead
 from mmort.detect.parts.test_cfg import RCNNEntries
-
-
-@dataclass(frozen=True, kw_only=True)
-class RoIHeadEntries(Schema):
-    """The entries that every ``roi_head`` has."""
-
-    test_cfg: RCNNEntries = nested(RCNNEntries, "test_cfg.rcnn")
 
 
 class RoIHead(nn.Module):
@@ -36,13 +29,16 @@ class RoIHead(nn.Module):
     ----------
     with_mask : bool
         Whether `mask` may be called.
+    TestCfg : subclass of RCNNEntries
+        The schema of ``test_cfg.rcnn``.
     """
 
+    TestCfg: ClassVar[type[RCNNEntries]] = RCNNEntries
     with_mask: bool
 
-    def __init__(self, entries: RoIHeadEntries) -> None:
+    def __init__(self, test_cfg: RCNNEntries) -> None:
         super().__init__()
-        self.test_cfg = entries.test_cfg
+        self.test_cfg = test_cfg
 
     def prepare(self, features: list[Tensor]) -> list[Tensor]:
         """Return what the other methods take as `features`: the pyramid's levels, perhaps with maps after them."""
@@ -104,7 +100,6 @@ class TwoStageModel(ModelEntries):
     type: str
     rpn_head: Config | None = None
     roi_head: Config
-    test_cfg: TwoStageTestCfg = nested(TwoStageTestCfg, "test_cfg")
 
 
 class TwoStageDetector(Detector):
@@ -120,8 +115,10 @@ class TwoStageDetector(Detector):
         The types that the config's model may have.
     """
 
+    head_entries = ("roi_head",)
     Model: ClassVar[type[ModelEntries]] = TwoStageModel
     entries: TwoStageModel
+    TestCfg: ClassVar[type[Schema]] = TwoStageTestCfg
     test_cfg: TwoStageTestCfg
     model_types: ClassVar[tuple[str, ...]] = ("FasterRCNN", "MaskRCNN", "CascadeRCNN", "PointRend", "TwoStageDetector")
     head: ClassVar[type[RoIHead]]
@@ -136,13 +133,12 @@ class TwoStageDetector(Detector):
         if model.rpn_head is not None:
             if test_cfg.rpn is None:
                 raise ValueError("detect.build: test_cfg must have rpn")
-            self.rpn_head = parts.build("rpn_head", {**model.rpn_head, "test_cfg": test_cfg.rpn})
+            self.rpn_head = parts.build("rpn_head", model.rpn_head, test_cfg=test_cfg.rpn)
         elif self.family_without_rpn is None:
             raise ValueError(f"detect.build: model.type {kind!r} must have an rpn_head")
         else:
             self.takes_proposals, self.family = True, self.family_without_rpn
-        roi_head = {**model.roi_head, "test_cfg": test_cfg.second_stage}
-        self.roi_head: RoIHead = parts.construct("roi_head", self.head, roi_head)
+        self.roi_head: RoIHead = parts.construct("roi_head", self.head, model.roi_head, test_cfg=test_cfg.second_stage)
         if self.roi_head.with_mask:
             self.family = self.family if self.takes_proposals else self.family_with_masks
             self.output_names = WITH_MASKS

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import mmort
-from mmort.detections.matching import Tolerances, match_detections
+from mmort.detections.matching import match_detections
 from mmort.predict import ImageMasks
+from mmort.tolerances import Tolerances
 
 if TYPE_CHECKING:
     from mmort.evaluate.dataset import DatasetImage

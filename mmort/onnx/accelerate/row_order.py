@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmort.detections.matching import Tolerances
 from mmort.onnx.verify import rounding
+from mmort.tolerances import Tolerances
 
 MAX_MOVED = 1000
 """Rows that may have moved: each is compared with each."""

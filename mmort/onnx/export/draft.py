@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from mmort import schemas
 from mmort._files.drafts import remove_draft
 from mmort.contract.metadata import BY_TOLERANCE, VERIFIED
-from mmort.detections.matching import Tolerances
 from mmort.onnx import op_schemas
 from mmort.onnx.artifact import Artifact
 from mmort.onnx.export import inputs
@@ -40,6 +39,7 @@ from mmort.onnx.verify.program import Program
 from mmort.onnx.verify.proof import prove
 from mmort.onnx.verify.report import Report, Row, VerificationError
 from mmort.onnx.verify.values import leaves, shapes_text
+from mmort.tolerances import Tolerances
 
 ALONE = ", no library"
 """What the inputs of rows of a comparison without mmort's library end with."""

@@ -9,14 +9,11 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from mmort.detections.matching import Tolerances
 from mmort.onnx.verify.comparators import compare, reference
 from mmort.onnx.verify.detections import require_detections
 from mmort.onnx.verify.report import Report, Row
 from mmort.onnx.verify.sessions import open_session
-
-RTOL, ATOL, MIN_MASK_OVERLAP = Tolerances.rtol, Tolerances.atol, Tolerances.min_mask_overlap
-"""The default tolerances of `verify`, whose docstring gives the reasons."""
+from mmort.tolerances import Tolerances
 
 
 def verify(
@@ -26,7 +23,7 @@ def verify(
     *,
     rtol: float | None = None,
     atol: float | None = None,
-    min_mask_overlap: float = MIN_MASK_OVERLAP,
+    min_mask_overlap: float = Tolerances.min_mask_overlap,
     libraries: Sequence[str | os.PathLike[str]] = (),
 ) -> Report:
     """Run an ONNX file and a reference model on the same inputs, and compare all outputs.

@@ -10,10 +10,11 @@ from typing import Any
 
 from mmort._files.inputs import is_checkpoint, require_regular
 from mmort.onnx.input_files import read_inputs
-from mmort.onnx.verify import MIN_MASK_OVERLAP, verify
+from mmort.onnx.verify import verify
 from mmort.onnx.verify.random_inputs import random_inputs
 from mmort.onnx.verify.report import Report
 from mmort.onnx.verify.sessions import open_session, required_inputs
+from mmort.tolerances import Tolerances
 
 
 def verify_against(
@@ -24,7 +25,7 @@ def verify_against(
     inputs: Sequence[Sequence[Any] | str | os.PathLike[str]] | None = None,
     rtol: float | None = None,
     atol: float | None = None,
-    min_mask_overlap: float = MIN_MASK_OVERLAP,
+    min_mask_overlap: float = Tolerances.min_mask_overlap,
     libraries: Sequence[str | os.PathLike[str]] = (),
     example_image: str | os.PathLike[str] | None = None,
 ) -> Report:

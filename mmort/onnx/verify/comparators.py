@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmort.detections.matching import Tolerances
 from mmort.onnx.verify import detections, numbers
 from mmort.onnx.verify.report import Row
 from mmort.onnx.verify.sessions import feeds, one_line, open_session, refusals
 from mmort.onnx.verify.values import Outputs, as_array, leaves, shapes_text
+from mmort.tolerances import Tolerances
 
 if TYPE_CHECKING:
     import onnxruntime

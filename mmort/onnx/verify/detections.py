@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from mmort.detections import boxes
 from mmort.detections.mask_overlap import overlaps_of
-from mmort.detections.matching import Tolerances, match_detections, used_rows, usual_limits
+from mmort.detections.matching import match_detections, used_rows, usual_limits
 from mmort.onnx.verify import numbers, panoptic
 from mmort.onnx.verify.report import Row, number_text
 from mmort.onnx.verify.values import Outputs
+from mmort.tolerances import Tolerances
 
 NAMES = ("dets", "labels", "masks")
 """The names of a detector's outputs; `masks` is optional."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmort.detections.matching import Tolerances
+from mmort.tolerances import Tolerances
 
 
 @dataclass(frozen=True)

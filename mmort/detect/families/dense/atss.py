@@ -27,8 +27,6 @@ class ATSSHead(TowerHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(TowerHead.Entries):
-        """The entries of ``bbox_head``."""
-
         pred_kernel_size: int = 3
 
     def __init__(self, entries: Entries) -> None:
@@ -64,8 +62,6 @@ class DDODHead(TowerHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(TowerHead.Entries):
-        """The entries of ``bbox_head``."""
-
         use_dcn: bool = True
 
     def __init__(self, entries: Entries) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mmort.detect.detector import Detector, ModelEntries
-from mmort.detect.entries import PARTS, Schema, at_least, nested, part
+from mmort.detect.entries import PARTS, Schema, at_least, part
 
 
 class CenterNetHead(nn.Module):
@@ -63,16 +63,14 @@ class CenterNet(Detector):
     """CenterNet; the image lies in the middle of the input."""
 
     family = "CenterNet"
+    TestCfg = CenterNetTestCfg
     test_cfg: CenterNetTestCfg
     bbox_head: CenterNetHead
 
     @dataclass(frozen=True, kw_only=True)
     class Model(ModelEntries):
-        """The entries of ``model``."""
-
         neck: nn.Module = part("neck")
         bbox_head: CenterNetHead = part("bbox_head", types={"CenterNetHead": CenterNetHead})
-        test_cfg: CenterNetTestCfg = nested(CenterNetTestCfg, "test_cfg")
 
     @property
     def raw_names(self) -> tuple[str, ...]:

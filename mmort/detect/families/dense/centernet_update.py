@@ -22,8 +22,6 @@ class CenterNetUpdateHead(AnchorFreeHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(AnchorFreeHead.Entries):
-        """The entries of ``bbox_head``."""
-
         ignored: ClassVar = {
             **AnchorFreeHead.Entries.ignored,
             **training_only(

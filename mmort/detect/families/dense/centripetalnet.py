@@ -34,8 +34,6 @@ class CentripetalHead(CornerHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(CornerHead.Entries):
-        """The entries of ``bbox_head``."""
-
         corner_emb_channels: int = 0
         centripetal_shift_channels: int = 2
         guiding_shift_channels: int = 2

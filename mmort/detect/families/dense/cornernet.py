@@ -60,8 +60,6 @@ class CornerHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``bbox_head``."""
-
         num_classes: int
         in_channels: int
         num_feat_levels: int = at_least(1, default=2)
@@ -155,17 +153,15 @@ class CornerNet(Detector):
     family = "CornerNet"
     head: ClassVar[type[CornerHead]] = CornerHead
     entries: Model
+    TestCfg = CornerNetTestCfg
     test_cfg: CornerNetTestCfg
 
     @dataclass(frozen=True, kw_only=True)
     class Model(ModelEntries):
-        """The entries of ``model``."""
-
         types = ("CornerNet",)
 
         type: str
         bbox_head: Config
-        test_cfg: CornerNetTestCfg = nested(CornerNetTestCfg, "test_cfg")
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)

@@ -29,8 +29,6 @@ class EfficientDetSepBNHead(DenseHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``bbox_head``."""
-
         num_classes: int
         num_ins: int
         in_channels: int

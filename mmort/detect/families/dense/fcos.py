@@ -41,8 +41,6 @@ class FCOSHead(AnchorFreeHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(AnchorFreeHead.Entries):
-        """The entries of ``bbox_head``."""
-
         norm_on_bbox: bool = False
         centerness_on_reg: bool = False
         cls_predictor_cfg: Config | None = None
@@ -102,8 +100,6 @@ class AutoAssignHead(FCOSHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(FCOSHead.Entries):
-        """The entries of ``bbox_head``."""
-
         conv_bias: bool | str = True
         norm_on_bbox: bool = True
         centerness_on_reg: bool = True

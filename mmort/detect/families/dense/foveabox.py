@@ -28,8 +28,6 @@ class FoveaHead(DenseHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(TowerEntries):
-        """The entries of ``bbox_head``."""
-
         strides: Sequence[Any] = (4, 8, 16, 32, 64)
         base_edge_list: Sequence[float] = as_many_as("strides", default=(16, 32, 64, 128, 256))
         with_deform: bool = False

@@ -44,8 +44,6 @@ class GFLHead(TowerHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(TowerHead.Entries):
-        """The entries of ``bbox_head``."""
-
         bbox_coder: BoxCoder = part("box coder", default={"type": "DistancePointBBoxCoder"})
         reg_max: int = 16
         loss_cls: SigmoidLoss = nested(SigmoidLoss, default=WITH_SIGMOID)
@@ -86,8 +84,6 @@ class LD(GFL):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(SingleStageModel):
-        """The entries of ``model``."""
-
         ignored: ClassVar = {
             **SingleStageModel.ignored,
             **training_only("teacher_config", "teacher_ckpt", "eval_teacher"),

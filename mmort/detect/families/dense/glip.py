@@ -107,8 +107,6 @@ class GLIPHead(DenseHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``bbox_head``."""
-
         types = ("ATSSVLFusionHead",)
         ignored: ClassVar = {
             "num_classes": "the words are the classes",
@@ -230,7 +228,7 @@ class GLIP(DenseDetector):
     """
 
     family = "GLIP"
-    takes_texts = True
+    takes_texts = inclusive_boxes = True
     head = GLIPHead
     TestCfg = GLIPTestCfg
     bbox_head: GLIPHead
@@ -239,8 +237,6 @@ class GLIP(DenseDetector):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(SingleStageModel):
-        """The entries of ``model``."""
-
         types = ("GLIP",)
 
         language_model: Bert = part("language model")

@@ -32,8 +32,6 @@ class PAAHead(ATSSHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(ATSSHead.Entries):
-        """The entries of ``bbox_head``."""
-
         score_voting: bool = True
         loss_cls: SigmoidLoss = nested(SigmoidLoss, default=WITH_SIGMOID)
 
@@ -100,8 +98,6 @@ class LAD(PAA):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(SingleStageModel):
-        """The entries of ``model``."""
-
         ignored: ClassVar = {
             **SingleStageModel.ignored,
             **training_only("teacher_backbone", "teacher_neck", "teacher_bbox_head", "teacher_ckpt", "eval_teacher"),
@@ -109,6 +105,4 @@ class LAD(PAA):
 
     @dataclass(frozen=True, kw_only=True)
     class TestCfg(DenseEntries):
-        """The entries of ``test_cfg``."""
-
         ignored: ClassVar = {"score_voting": "read from the head"}

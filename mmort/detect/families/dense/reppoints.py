@@ -32,8 +32,6 @@ class RepPointsHead(DenseHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(TowerEntries):
-        """The entries of ``bbox_head``."""
-
         point_feat_channels: int = 256
         num_points: int = 9
         point_strides: Sequence[Any] = (8, 16, 32, 64, 128)

@@ -40,8 +40,6 @@ class RetinaHead(TowerHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(TowerHead.Entries):
-        """The entries of ``bbox_head``."""
-
         norm_cfg: Config | None = None
         anchor_generator: Priors = part("prior generator", default=ANCHORS)
 
@@ -76,8 +74,6 @@ class FreeAnchorRetinaHead(RetinaHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RetinaHead.Entries):
-        """The entries of ``bbox_head``."""
-
         ignored: ClassVar = {**RetinaHead.Entries.ignored, **_TRAINING}
 
 
@@ -94,8 +90,6 @@ class FSAFHead(RetinaHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RetinaHead.Entries):
-        """The entries of ``bbox_head``."""
-
         ignored: ClassVar = {**RetinaHead.Entries.ignored, **training_only("score_threshold")}
 
     def forward(self, features: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -116,8 +110,6 @@ class RetinaSepBNHead(RetinaHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RetinaHead.Entries):
-        """The entries of ``bbox_head``."""
-
         num_ins: int
 
     def __init__(self, entries: Entries) -> None:

@@ -28,8 +28,6 @@ class RTMDetSepBNHead(DenseHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(LayerEntries):
-        """The entries of ``bbox_head``."""
-
         num_classes: int
         in_channels: int
         feat_channels: int = 256

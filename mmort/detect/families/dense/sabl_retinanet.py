@@ -32,8 +32,6 @@ class SABLRetinaHead(DenseHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(TowerEntries):
-        """The entries of ``bbox_head``."""
-
         square_anchor_generator: Priors = part("prior generator", default=_SQUARES)
         bbox_coder: BucketingBBoxCoder = part("box coder", types={"BucketingBBoxCoder": BucketingBBoxCoder})
         loss_cls: DenseLoss = nested(DenseLoss, default=WITH_SIGMOID)

@@ -37,8 +37,6 @@ class SSDHead(DenseHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(LayerEntries):
-        """The entries of ``bbox_head``."""
-
         num_classes: int = 80
         in_channels: Sequence[int] = (512, 1024, 512, 256, 256, 256)
         stacked_convs: int = 0

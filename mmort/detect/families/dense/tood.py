@@ -52,8 +52,6 @@ class TOODHead(TowerHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(TowerHead.Entries):
-        """The entries of ``bbox_head``."""
-
         num_dcn: int = 0
         anchor_type: str = "anchor_free"
         loss_cls: SigmoidLoss = nested(SigmoidLoss, default=WITH_SIGMOID)

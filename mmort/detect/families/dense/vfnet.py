@@ -40,8 +40,6 @@ class VFNetHead(DenseHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(TowerEntries):
-        """The entries of ``bbox_head``."""
-
         strides: Sequence[float] = (4, 8, 16, 32, 64)
         regress_ranges: Sequence[Sequence[float]] = _RANGES
         dcn_on_last_conv: bool = False

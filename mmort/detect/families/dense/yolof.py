@@ -30,8 +30,6 @@ class YOLOFHead(DenseHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``bbox_head``."""
-
         num_classes: int
         in_channels: int
         num_cls_convs: int = 2

@@ -51,8 +51,6 @@ class YOLOV3Head(Head):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(LayerEntries):
-        """The entries of ``bbox_head``."""
-
         num_classes: int
         in_channels: Sequence[int]
         out_channels: Sequence[int] = (1024, 512, 256)
@@ -109,8 +107,6 @@ class YOLOv3(SingleStageDetector):
 
     @dataclass(frozen=True, kw_only=True)
     class TestCfg(DenseEntries):
-        """The entries of ``test_cfg``."""
-
         conf_thr: float = -1
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:

@@ -31,8 +31,6 @@ class YOLOXHead(Head):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(LayerEntries):
-        """The entries of ``bbox_head``."""
-
         num_classes: int
         in_channels: int
         feat_channels: int = 256
@@ -98,8 +96,6 @@ class YOLOX(SingleStageDetector):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(SingleStageModel):
-        """The entries of ``model``."""
-
         ignored: ClassVar = {
             **SingleStageModel.ignored,
             **training_only("input_size", "random_size_range", "random_size_interval"),
@@ -107,8 +103,6 @@ class YOLOX(SingleStageDetector):
 
     @dataclass(frozen=True, kw_only=True)
     class TestCfg(DenseEntries):
-        """The entries of ``test_cfg``."""
-
         max_per_img: int = 0  # all
 
         ignored: ClassVar = {"max_per_img": "MMDetection does not read it"}

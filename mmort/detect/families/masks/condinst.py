@@ -36,8 +36,6 @@ class CondInstBboxHead(FCOSHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(FCOSHead.Entries):
-        """The entries of ``bbox_head``."""
-
         num_params: int = 169
 
     def __init__(self, entries: Entries) -> None:
@@ -99,8 +97,6 @@ class CondInstMaskHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``mask_head``."""
-
         mask_feature_head: MaskFeatureEntries = nested(MaskFeatureEntries, "mask_head.mask_feature_head")
         num_layers: int = 3
         feat_channels: int = 8
@@ -152,16 +148,12 @@ class CondInst(DenseDetector):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(SingleStageModel):
-        """The entries of ``model``."""
-
         mask_head: CondInstMaskHead = part(
             "mask_head", types={"CondInstMaskHead": CondInstMaskHead, "BoxInstMaskHead": CondInstMaskHead}
         )
 
     @dataclass(frozen=True, kw_only=True)
     class TestCfg(DenseEntries):
-        """The entries of ``test_cfg``."""
-
         mask_thr: float = 0.5
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:

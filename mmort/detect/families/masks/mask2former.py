@@ -46,8 +46,6 @@ class PixelDecoder(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(EncoderPixelDecoderEntries):
-        """The entries of ``panoptic_head.pixel_decoder``."""
-
         encoder: DeformableEncoderEntries = nested(DeformableEncoderEntries, "pixel_decoder.encoder")
         num_outs: int = at_least(1, default=3)
 
@@ -149,8 +147,6 @@ class Mask2FormerHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(MaskQueryEntries):
-        """The entries of ``panoptic_head``."""
-
         num_transformer_feat_level: int = at_least(1, default=3)
         pixel_decoder: PixelDecoder = part(
             "panoptic_head.pixel_decoder", types={"MSDeformAttnPixelDecoder": PixelDecoder}
@@ -219,6 +215,4 @@ class Mask2Former(MaskQueryDetector):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(MaskQueryModelEntries):
-        """The entries of ``model``."""
-
         panoptic_head: Mask2FormerHead = part("panoptic_head", types={"Mask2FormerHead": Mask2FormerHead})

@@ -124,8 +124,6 @@ class MaskFormerHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(MaskQueryEntries):
-        """The entries of ``panoptic_head``."""
-
         pixel_decoder: PixelDecoder = part(
             "panoptic_head.pixel_decoder",
             types={
@@ -167,6 +165,4 @@ class MaskFormer(MaskQueryDetector):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(MaskQueryModelEntries):
-        """The entries of ``model``."""
-
         panoptic_head: MaskFormerHead = part("panoptic_head", types={"MaskFormerHead": MaskFormerHead})

@@ -51,8 +51,6 @@ class RTMDetInsSepBNHead(RTMDetSepBNHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RTMDetSepBNHead.Entries):
-        """The entries of ``bbox_head``."""
-
         with_objectness: bool = only(False)
         num_prototypes: int = 8
         dyconv_channels: int = 8
@@ -108,8 +106,6 @@ class RTMDetIns(DenseDetector):
 
     @dataclass(frozen=True, kw_only=True)
     class TestCfg(DenseEntries):
-        """The entries of ``test_cfg``."""
-
         mask_thr_binary: float = 0.5
 
         def __post_init__(self) -> None:

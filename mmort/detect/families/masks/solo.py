@@ -19,7 +19,7 @@ from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
 from mmort.contract import WITH_MASKS, MaskFormat
 from mmort.detect.detector import Detector, ModelEntries, level_names
-from mmort.detect.entries import PARTS, Parts, Schema, at_least, default, nested, only, part, training_only
+from mmort.detect.entries import PARTS, Parts, Schema, at_least, default, only, part, training_only
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.image_masks import mask_boxes, of_rows
 from mmort.detect.parts.layers import tower
@@ -181,8 +181,6 @@ class DecoupledSOLOLightHead(DecoupledSOLOHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(SOLOEntries):
-        """The entries of ``mask_head``."""
-
         dcn_cfg: Config | None = None
 
     def __init__(self, entries: Entries) -> None:
@@ -259,8 +257,6 @@ class SOLO(Detector):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(ModelEntries):
-        """The entries of ``model``."""
-
         neck: nn.Module = part("neck")
         mask_head: GridHead = part(
             "mask_head",
@@ -270,10 +266,11 @@ class SOLO(Detector):
                 "DecoupledSOLOLightHead": DecoupledSOLOLightHead,
             },
         )
-        test_cfg: SOLOTestCfg = nested(SOLOTestCfg, "test_cfg")
 
     family = "SOLO"
+    head_entries, earlier_heads = ("mask_head",), ()
     heads = ("mask_head",)
+    TestCfg = SOLOTestCfg
     test_cfg: SOLOTestCfg
     mask_head: GridHead
 

@@ -77,8 +77,6 @@ class SOLOV2Head(GridHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(SOLOEntries):
-        """The entries of ``mask_head``."""
-
         mask_feature_head: MaskFeatureEntries = nested(MaskFeatureEntries, "mask_head.mask_feature_head")
         dynamic_conv_size: int = only(1)
         dcn_cfg: Config | None = None
@@ -112,8 +110,6 @@ class SOLOv2(SOLO):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(SOLO.Model):
-        """The entries of ``model``."""
-
         mask_head: GridHead = part("mask_head", types={"SOLOV2Head": SOLOV2Head})
 
     @property

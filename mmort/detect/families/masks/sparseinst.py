@@ -18,7 +18,7 @@ from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
 from mmort.contract import WITH_MASKS, MaskFormat
 from mmort.detect.detector import Detector, ModelEntries
-from mmort.detect.entries import PARTS, Parts, Schema, at_least, default, nested, only, part, training_only
+from mmort.detect.entries import PARTS, Parts, Schema, at_least, default, only, part, training_only
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.image_masks import mask_boxes, of_rows
 from mmort.detect.parts.layers import activation
@@ -50,8 +50,6 @@ class InstanceContextEncoder(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``encoder``."""
-
         in_channels: tuple[int, int, int]
         out_channels: int = 256
         with_ppm: bool = True
@@ -213,8 +211,6 @@ class GroupIAMDecoder(BaseIAMDecoder):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(DecoderEntries):
-        """The entries of ``decoder``."""
-
         num_groups: int = at_least(1, default=4)
 
         @property
@@ -245,8 +241,6 @@ class SparseInst(Detector):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(ModelEntries):
-        """The entries of ``model``."""
-
         types = ("SparseInst",)
 
         neck: None = only(None)
@@ -259,7 +253,6 @@ class SparseInst(Detector):
                 "GroupIAMSoftDecoder": GroupIAMSoftDecoder,
             },
         )
-        test_cfg: SparseInstTestCfg = nested(SparseInstTestCfg, "test_cfg")
 
         ignored: ClassVar = {**ModelEntries.ignored, **training_only("criterion")}
 
@@ -273,7 +266,8 @@ class SparseInst(Detector):
                 )
 
     family = "SparseInst"
-    heads = ("decoder",)
+    heads = head_entries = ("decoder",)
+    TestCfg = SparseInstTestCfg
     test_cfg: SparseInstTestCfg
     encoder: InstanceContextEncoder
     decoder: BaseIAMDecoder

@@ -43,8 +43,6 @@ class YOLACTHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``bbox_head``."""
-
         num_classes: int
         in_channels: int
         feat_channels: int = 256
@@ -94,8 +92,6 @@ class YOLACTProtonet(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``mask_head``."""
-
         in_channels: int = 256
         proto_channels: Sequence[int | None] = (256, 256, 256, None, 256, 32)
         proto_kernel_sizes: Sequence[int] = (3, 3, 3, -2, 3, 1)
@@ -198,16 +194,14 @@ class YOLACT(Detector):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(ModelEntries):
-        """The entries of ``model``."""
-
         neck: nn.Module = part("neck")
         bbox_head: YOLACTHead = part("bbox_head", types={"YOLACTHead": YOLACTHead})
         mask_head: YOLACTProtonet = part("mask_head", types={"YOLACTProtonet": YOLACTProtonet})
-        test_cfg: YOLACTTestCfg = nested(YOLACTTestCfg, "test_cfg")
 
         ignored: ClassVar = {**ModelEntries.ignored, **training_only("segm_head")}
 
     family = "YOLACT"
+    TestCfg = YOLACTTestCfg
     test_cfg: YOLACTTestCfg
     bbox_head: YOLACTHead
     mask_head: YOLACTProtonet

@@ -133,7 +133,6 @@ class CoModel(DeformableDETR.Model):
         "mask_iou_head", types={"MaskIoUHead": NormedMaskIoUHead}, default=None
     )
     encoder: EncoderEntries = nested(EncoderEntries, "query_head.transformer.encoder")
-    test_cfg: CoTestCfg = nested(CoTestCfg, "test_cfg", default={})
     with_attn_mask: bool = True
     eval_module: str = only("detr")
 
@@ -144,8 +143,6 @@ class CoModel(DeformableDETR.Model):
             return
         if self.mask_roi_extractor is None:
             raise ValueError(f"detect.build: {name} with a mask_head must have a mask_roi_extractor")
-        if self.test_cfg.mask_thr_binary is None:
-            raise ValueError("detect.build: the second test_cfg must have mask_thr_binary, as model has a mask_head")
         strides = len(self.mask_roi_extractor.roi_layers)
         if strides > self.num_feature_levels:
             raise ValueError(
@@ -215,7 +212,10 @@ _UNUSED_KEYS = (
 class Collaborative(DeformableDETR):
     """Base of both: how they select detections."""
 
+    head_entries = ("query_head",)
+    earlier_heads = "rpn_head", "roi_head", "bbox_head", "mask_head"  # those beside the queries'
     entries: CoModel
+    TestCfg = CoTestCfg
     test_cfg: CoTestCfg
     mask_roi_extractor: RoIExtractor
     mask_head: RefineMaskHead
@@ -227,7 +227,11 @@ class Collaborative(DeformableDETR):
         by_authors = config.version == 2 and self.test_cfg.nms is not None
         self.candidates = self.queries if by_authors else self.max_per_image
         threshold = self.test_cfg.mask_thr_binary
-        if self.entries.mask_head is not None and threshold is not None:
+        if self.entries.mask_head is not None:
+            if threshold is None:
+                raise ValueError(
+                    "detect.build: the second test_cfg must have mask_thr_binary, as model has a mask_head"
+                )
             self.output_names = WITH_MASKS
             self.mask_format = MaskFormat(threshold=threshold)
 

@@ -45,8 +45,6 @@ class ConditionalDETRHead(DETRHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(DETRHead.Entries):
-        """The entries of ``bbox_head``."""
-
         types = ("ConditionalDETRHead",)
 
     eps: ClassVar[float] = 1e-5  # of the references' logits
@@ -64,8 +62,6 @@ class ConditionalDETR(DETR):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(QueryModelEntries):
-        """The entries of ``model``."""
-
         types = ("ConditionalDETR",)
 
         decoder: ConditionalDecoderEntries = nested(ConditionalDecoderEntries, "decoder")

@@ -78,8 +78,6 @@ class DABDETRHead(ConditionalDETRHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(QueryHeadEntries):
-        """The entries of ``bbox_head``."""
-
         types = ("DABDETRHead",)
         ignored: ClassVar = {**QueryHeadEntries.ignored, "num_reg_fcs": "MMDetection does not read it either"}
 
@@ -100,8 +98,6 @@ class DABDETR(ConditionalDETR):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(QueryModelEntries):
-        """The entries of ``model``."""
-
         types = ("DABDETR",)
         ignored: ClassVar = {**QueryModelEntries.ignored, **training_only("with_random_refpoints")}
 

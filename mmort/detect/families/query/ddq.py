@@ -28,8 +28,6 @@ class DDQHead(DeformableDETRHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(DINOHead.Entries):
-        """The entries of ``bbox_head``."""
-
         types = ("DDQDETRHead",)
         ignored: ClassVar = {**DINOHead.Entries.ignored, **training_only("aux_num_pos")}
 
@@ -60,8 +58,6 @@ class DDQ(DINO):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(DINO.Model):
-        """The entries of ``model``."""
-
         types = ("DDQDETR",)
         ignored: ClassVar = {**DINO.Model.ignored, **training_only("dense_topk_ratio")}
 

@@ -79,8 +79,6 @@ class DeformableDETRHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(QueryHeadEntries):
-        """The entries of ``bbox_head``."""
-
         types = ("DeformableDETRHead",)
 
     def __init__(self, entries: QueryHeadEntries, dims: int, count: int, *, shared: bool) -> None:
@@ -140,8 +138,6 @@ class DeformableDETR(QueryDetector):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(QueryModelEntries):
-        """The entries of ``model``."""
-
         types = ("DeformableDETR",)
         head_with_transformer = DeformableHeadWithTransformer
 

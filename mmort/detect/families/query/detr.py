@@ -62,8 +62,6 @@ class DETRHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(QueryHeadEntries):
-        """The entries of ``bbox_head``."""
-
         types = ("DETRHead",)
 
         num_reg_fcs: int = at_least(2, default=2)
@@ -99,8 +97,6 @@ class DETR(SingleMapDetector):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(QueryModelEntries):
-        """The entries of ``model``."""
-
         types = ("DETR",)
         head_with_transformer = DETRHeadWithTransformer
 

@@ -47,8 +47,6 @@ class DINOHead(DeformableDETRHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(DeformableDETRHead.Entries):
-        """The entries of ``bbox_head``."""
-
         types = ("DINOHead",)
 
 
@@ -63,8 +61,6 @@ class DINO(DeformableDETR):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(DeformableDETR.Model):
-        """The entries of ``model``."""
-
         types = ("DINO",)
         ignored: ClassVar = {**DeformableDETR.Model.ignored, **training_only("dn_cfg")}
 
@@ -100,8 +96,6 @@ class AlignDETRHead(DINOHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(DINOHead.Entries):
-        """The entries of ``bbox_head``."""
-
         types = ("AlignDETRHead",)
         ignored: ClassVar = {
             **DINOHead.Entries.ignored,
@@ -118,8 +112,6 @@ class AlignDETR(DINO):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(DINO.Model):
-        """The entries of ``model``."""
-
         bbox_head: AlignDETRHead.Entries = nested(AlignDETRHead.Entries, "bbox_head")
 
 
@@ -128,8 +120,6 @@ class HybridDINOHead(DINOHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(DINOHead.Entries):
-        """The entries of ``bbox_head``."""
-
         types = ("HybridDINOHead",)
         ignored: ClassVar = {**DINOHead.Entries.ignored, **training_only("k_one2many")}
 
@@ -145,8 +135,6 @@ class HDINO(DINO):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(DINO.Model):
-        """The entries of ``model``."""
-
         types = ("HDINO",)
 
         bbox_head: HybridDINOHead.Entries = nested(HybridDINOHead.Entries, "bbox_head")

@@ -198,8 +198,6 @@ class GroundingDINOHead(DeformableDETRHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(DINOHead.Entries):
-        """The entries of ``bbox_head``."""
-
         types = ("GroundingDINOHead",)
 
         contrastive_cfg: ContrastiveEntries = nested(ContrastiveEntries, "contrastive_cfg", default={})
@@ -231,6 +229,7 @@ class GroundingDINO(DINO):
     """
 
     family = "Grounding DINO"
+    TestCfg = GroundingTestCfg
     takes_texts = True
     encoder_class = GroundingEncoder
     decoder_class = GroundingDecoder
@@ -241,15 +240,12 @@ class GroundingDINO(DINO):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(DINO.Model):
-        """The entries of ``model``."""
-
         types = ("GroundingDINO",)
 
         language_model: Bert = part("language model")
         encoder: GroundingEncoderEntries = nested(GroundingEncoderEntries, "encoder")
         decoder: GroundingDecoderEntries = nested(GroundingDecoderEntries, "decoder")
         bbox_head: GroundingDINOHead.Entries = nested(GroundingDINOHead.Entries, "bbox_head")
-        test_cfg: GroundingTestCfg = nested(GroundingTestCfg, "test_cfg", default={})
 
         ignored: ClassVar = {**DINO.Model.ignored, **training_only("use_autocast")}
 

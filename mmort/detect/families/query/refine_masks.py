@@ -79,8 +79,6 @@ class RefineMaskHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``mask_head``."""
-
         num_convs_instance: int = at_least(0, default=2)
         num_convs_semantic: int = at_least(0, default=4)
         conv_in_channels_instance: int = 256
@@ -174,8 +172,6 @@ class NormedMaskIoUHead(MaskIoUHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(MaskIoUHead.Entries):
-        """The entries of ``mask_iou_head``."""
-
         norm_cfg: Config | None = None
         score_use_sigmoid: bool = False
 

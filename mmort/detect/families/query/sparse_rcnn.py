@@ -34,8 +34,6 @@ class EmbeddingRPNHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``rpn_head``."""
-
         num_proposals: int = 100
         proposal_feature_channel: int = 256
 
@@ -57,8 +55,6 @@ class DynamicConv(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``dynamic_conv_cfg``."""
-
         in_channels: int = 256
         feat_channels: int = 64
         out_channels: int | None = None
@@ -95,8 +91,6 @@ class DIIHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``bbox_head``."""
-
         num_classes: int = 80
         num_ffn_fcs: int = at_least(2, default=2)
         num_heads: int = at_least(1, default=8)
@@ -172,8 +166,6 @@ class DynamicMaskHead(FCNMaskHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(FCNMaskHead.Entries):
-        """The entries of ``mask_head``."""
-
         class_agnostic: bool = only(False)
         dynamic_conv_cfg: DynamicConv = part(
             "dynamic_conv_cfg",
@@ -196,6 +188,8 @@ class DynamicMaskHead(FCNMaskHead):
 class SparseTestCfg(Schema):
     """The entries of ``test_cfg.rcnn``."""
 
+    name: ClassVar = "test_cfg.rcnn"
+
     max_per_img: int = at_least(1)
     mask_thr_binary: float = 0.5
 
@@ -213,8 +207,6 @@ class SparseRoIHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``roi_head``."""
-
         num_stages: int = 6
         bbox_roi_extractor: list[RoIExtractor] = part("RoI extractor", count="num_stages")
         bbox_head: list[DIIHead] = part("bbox_head", types={"DIIHead": DIIHead}, count="num_stages")
@@ -222,7 +214,6 @@ class SparseRoIHead(nn.Module):
         mask_head: list[DynamicMaskHead] | None = part(
             "mask_head", types={"DynamicMaskHead": DynamicMaskHead}, default=None, count="num_stages"
         )
-        test_cfg: SparseTestCfg = nested(SparseTestCfg, "test_cfg.rcnn")
 
         ignored: ClassVar = {"proposal_feature_channel": "that of rpn_head", **training_only("stage_loss_weights")}
 
@@ -234,9 +225,11 @@ class SparseRoIHead(nn.Module):
                     f"got {self.mask_head[-1].num_classes}"
                 )
 
-    def __init__(self, entries: Entries) -> None:
+    TestCfg = SparseTestCfg
+
+    def __init__(self, entries: Entries, test_cfg: SparseTestCfg) -> None:
         super().__init__()
-        self.test_cfg = entries.test_cfg
+        self.test_cfg = test_cfg
         self.bbox_roi_extractor = nn.ModuleList(entries.bbox_roi_extractor)
         self.bbox_head = nn.ModuleList(entries.bbox_head)
         self.with_mask = entries.mask_head is not None
@@ -275,30 +268,25 @@ class SparseRoIHead(nn.Module):
 class SparseRCNN(Detector):
     """Sparse R-CNN, or QueryInst if the config has mask heads."""
 
+    head_entries = ("roi_head",)
     heads = ("roi_head.bbox_head",)
     rpn_head: EmbeddingRPNHead
     roi_head: SparseRoIHead
 
     @dataclass(frozen=True, kw_only=True)
     class Model(ModelEntries):
-        """The entries of ``model``."""
-
         types = ("SparseRCNN", "QueryInst")
 
         rpn_head: EmbeddingRPNHead = part("rpn_head", types={"EmbeddingRPNHead": EmbeddingRPNHead})
-        roi_head: SparseRoIHead = part("roi_head", types={"SparseRoIHead": SparseRoIHead})
-        test_cfg: SparseTestCfgs = nested(SparseTestCfgs, "test_cfg")
+        roi_head: Config
 
-        @classmethod
-        def respelled(cls, name: str, config: Config) -> Config:
-            """Give the second stage its part of ``test_cfg``, as MMDetection does."""
-            roi_head, test_cfg = config.get("roi_head"), config.get("test_cfg")
-            if not isinstance(roi_head, dict) or not isinstance(test_cfg, dict):
-                return config
-            return {**config, "roi_head": {**roi_head, "test_cfg": test_cfg.get("rcnn")}}
+    TestCfg = SparseTestCfgs
+    entries: Model
+    test_cfg: SparseTestCfgs
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)
+        self.roi_head = parts.construct("roi_head", SparseRoIHead, self.entries.roi_head, test_cfg=self.test_cfg.rcnn)
         self.family = "QueryInst" if self.roi_head.with_mask else "Sparse R-CNN"
         if self.roi_head.with_mask:
             self.output_names = WITH_MASKS

@@ -41,8 +41,6 @@ class GVBoxHead(BoxHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(BoxHead.Entries):
-        """The entries of ``bbox_head``."""
-
         num_shared_fcs: int = 2
         ratio_thr: float = 0.8
         version: str = "oc"
@@ -102,8 +100,6 @@ class GVRatioRoIHead(RotatedRoIHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RotatedRoIHead.Entries):
-        """The entries of ``roi_head``."""
-
         bbox_head: GVBoxHead = part("bbox_head", types={"GVBBoxHead": GVBoxHead})
 
         ignored: ClassVar = {"version": "the head's"}

@@ -27,8 +27,6 @@ class RotatedStandardRoIHead(RotatedRoIHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RotatedRoIHead.Entries):
-        """The entries of ``roi_head``."""
-
         bbox_head: RotatedBoxHead = part("rotated bbox_head")
 
         ignored: ClassVar = {"version": "the coder's"}
@@ -41,7 +39,7 @@ class RotatedStandardRoIHead(RotatedRoIHead):
 
 
 @PARTS.register("detector", "OrientedStandardRoIHead", "RotatedStandardRoIHead")
-@PARTS.register("rotated detector", "StandardRoIHead")
+@PARTS.register("detector", "StandardRoIHead", coder="rotated box coder")
 class OrientedRCNN(TwoStageDetector):
     """Oriented R-CNN, or Rotated Faster R-CNN if the proposals are upright."""
 

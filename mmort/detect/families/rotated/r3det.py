@@ -35,8 +35,6 @@ class FeatureRefineModule(FeatureRefinement):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``frm_cfg``."""
-
         feat_channels: int
         strides: Sequence[float]
 
@@ -63,8 +61,6 @@ class R3RefineHead(RotatedRetinaHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RotatedRetinaHead.Entries):
-        """The entries of one of ``bbox_head_refine``."""
-
         frm_cfg: FeatureRefineModule = part("frm_cfg", types={"FRM": FeatureRefineModule})
         anchor_generator: Priors = part("prior generator", default=LOCATIONS)
 
@@ -104,6 +100,7 @@ class R3Det(RefiningDetector):
     """R3Det."""
 
     family = "R3Det"
+    head_entries = "bbox_head_refine", "refine_heads"
     renamed_keys = (
         (r"^bbox_head\.", "bbox_head_init."),
         (r"^feat_refine_module\.(\d+)\.", r"bbox_head_refine.\1.feat_refine_module."),
@@ -117,6 +114,4 @@ class R3Det(RefiningDetector):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(RefiningModel):
-        """The entries of ``model``."""
-
         Stages = R3Stages

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mmort.configs.layout import DetectorConfig
-from mmort.detect.entries import PARTS, Parts, nested, part
+from mmort.detect.entries import PARTS, Parts, part
 from mmort.detect.families.two_stage.cascade_rcnn import BoxCascade
 from mmort.detect.parts.backbones.resnet import ReResNet
 from mmort.detect.parts.rotated.box_head import RotatedBoxHead
@@ -21,20 +21,18 @@ from mmort.detect.parts.two_stage import TwoStageDetector
 class RoITransRoIHead(BoxCascade):
     """A head for rotated boxes for each stage."""
 
+    TestCfg = RotatedRCNNEntries  # type: ignore[assignment]
     with_mask = False
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(BoxCascade.Entries):
-        """The entries of ``roi_head``."""
-
-        test_cfg: RotatedRCNNEntries = nested(RotatedRCNNEntries, "test_cfg.rcnn")  # type: ignore[assignment]
         bbox_head: list[RotatedBoxHead] = part("rotated bbox_head", count="num_stages")
 
         ignored: ClassVar = {**BoxCascade.Entries.ignored, "version": "the coders'"}
 
 
 @PARTS.register("detector", "RoITransRoIHead")
-@PARTS.register("rotated detector", "CascadeRoIHead")
+@PARTS.register("detector", "CascadeRoIHead", coder="rotated box coder")
 class RoITransformer(TwoStageDetector):
     """RoI Transformer, or ReDet if its backbone is equivariant to rotations."""
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mmort.configs.layout import DetectorConfig
-from mmort.detect.entries import PARTS, Parts, part
+from mmort.detect.entries import PARTS, part
 from mmort.detect.families.dense.atss import ATSSHead
 from mmort.detect.families.rotated.rotated_retinanet import RotatedRetinaHead
 from mmort.detect.parts.rotated.coders import RotatedBoxCoder
 from mmort.detect.parts.rotated.dense import RotatedDenseDetector
+from mmort.detect.parts.single_stage import DenseHead
 
 
 class RotatedATSSHead(ATSSHead):
@@ -22,26 +22,15 @@ class RotatedATSSHead(ATSSHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(ATSSHead.Entries):
-        """The entries of ``bbox_head``."""
-
         bbox_coder: RotatedBoxCoder = part("rotated box coder")
 
 
-class RotatedATSS(RotatedDenseDetector):
-    """MMRotate 1's Rotated ATSS."""
-
-    family = "Rotated ATSS"
-    head = RotatedATSSHead
-
-
-class RotatedATSSWithoutCenterness(RotatedDenseDetector):
-    """MMRotate 0's Rotated ATSS: Rotated RetinaNet with one anchor in a location."""
-
-    family = "Rotated ATSS"
-    head = RotatedRetinaHead
-
-
 @PARTS.register("detector", "RotatedATSSHead")
-def rotated_atss(config: DetectorConfig, parts: Parts) -> RotatedDenseDetector:
-    """Return the detector that the config's version means by ``RotatedATSSHead``."""
-    return (RotatedATSS if config.version == 3 else RotatedATSSWithoutCenterness)(config, parts)
+class RotatedATSS(RotatedDenseDetector):
+    """Rotated ATSS; that of MMRotate 0 is Rotated RetinaNet with one anchor in a location."""
+
+    family = "Rotated ATSS"
+
+    @classmethod
+    def head_of(cls, version: int) -> type[DenseHead]:
+        return RotatedATSSHead if version == 3 else RotatedRetinaHead

@@ -25,8 +25,6 @@ class CSLRetinaHead(RotatedRetinaHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RotatedRetinaHead.Entries):
-        """The entries of ``bbox_head``."""
-
         angle_coder: AngleCoder = part("angle coder", types=ANGLE_CODERS)
         use_encoded_angle: bool = only(True)
         use_normalized_angle_feat: bool = False
@@ -70,8 +68,6 @@ class CSLFCOSHead(RotatedFCOSHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RotatedFCOSHead.Entries):
-        """The entries of ``bbox_head``."""
-
         scale_angle: bool = False
         angle_coder: AngleCoder = part("angle coder", types=ANGLE_CODERS)
 

@@ -35,8 +35,6 @@ class RotatedFCOSHead(FCOSHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(FCOSHead.Entries):
-        """The entries of ``bbox_head``."""
-
         scale_angle: bool = True
         angle_coder: AngleCoder = part("angle coder", types=ANGLE_CODERS, default={"type": "PseudoAngleCoder"})
         bbox_coder: RotatedBoxCoder = part("rotated box coder", default={"type": "DistanceAnglePointCoder"})
@@ -76,8 +74,6 @@ class H2RBoxHead(RotatedFCOSHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RotatedFCOSHead.Entries):
-        """The entries of ``bbox_head``."""
-
         square_classes: Sequence[int] | None = None
 
         ignored: ClassVar = {
@@ -100,8 +96,6 @@ class H2RBox(RotatedDenseDetector):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(SingleStageModel):
-        """The entries of ``model``."""
-
         ignored: ClassVar = {**SingleStageModel.ignored, **training_only("crop_size", "padding")}
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
@@ -124,8 +118,6 @@ class H2RBoxV2Head(RotatedFCOSHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RotatedFCOSHead.Entries):
-        """The entries of ``bbox_head``."""
-
         scale_angle: bool = False
         rotation_agnostic_classes: Sequence[int] | None = None
         agnostic_resize_classes: Sequence[int] | None = None
@@ -153,8 +145,6 @@ class H2RBoxV2(RotatedDenseDetector):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(SingleStageModel):
-        """The entries of ``model``."""
-
         ignored: ClassVar = {**SingleStageModel.ignored, **training_only("crop_size", "padding", "view_range")}
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:

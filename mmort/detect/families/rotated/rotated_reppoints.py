@@ -25,8 +25,6 @@ class RotatedRepPointsHead(RepPointsHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RepPointsHead.Entries):
-        """The entries of ``bbox_head``."""
-
         stacked_convs: int = 3
         transform_method: str = "rotrect"
         version: str = "oc"  # MMRotate's configs name another in their pipelines, but not here

@@ -25,8 +25,6 @@ class RotatedRetinaHead(RetinaHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RetinaHead.Entries):
-        """The entries of ``bbox_head``."""
-
         anchor_generator: Priors = part("prior generator", default=_ANCHORS)
         bbox_coder: RotatedBoxCoder = part("rotated box coder", default={"type": "DeltaXYWHAOBBoxCoder"})
 
@@ -34,7 +32,7 @@ class RotatedRetinaHead(RetinaHead):
 
 
 @PARTS.register("detector", "KFIoURRetinaHead", "RotatedRetinaHead")
-@PARTS.register("rotated detector", "RetinaHead")
+@PARTS.register("detector", "RetinaHead", coder="rotated box coder")
 class RotatedRetinaNet(RotatedDenseDetector):
     """Rotated RetinaNet."""
 

@@ -26,8 +26,6 @@ class RotatedRTMDetSepBNHead(RTMDetSepBNHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RTMDetSepBNHead.Entries):
-        """The entries of ``bbox_head``."""
-
         bbox_coder: RotatedBoxCoder = part("rotated box coder", default={"type": "DistanceAnglePointCoder"})
         angle_coder: AngleCoder = part("angle coder", types=ANGLE_CODERS, default={"type": "PseudoAngleCoder"})
         scale_angle: bool = only(False)  # MMRotate does not support it either

@@ -89,8 +89,6 @@ class SharedAlignConv(FeatureRefinement):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``frm_cfg``."""
-
         feat_channels: int
         strides: Sequence[float]
         kernel_size: int = only(3)
@@ -127,8 +125,6 @@ class S2ARefineHead(DenseHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of one of ``bbox_head_refine``."""
-
         num_classes: int
         frm_cfg: FeatureRefinement = part("frm_cfg", types={"AlignConv": SharedAlignConv, "AlignConvs": AlignConvs})
         anchor_generator: Priors = part("prior generator", default=LOCATIONS)
@@ -183,6 +179,7 @@ class S2ANet(RefiningDetector):
     """S2ANet."""
 
     family = "S2ANet"
+    head_entries = "bbox_head_refine", "odm_head"
     renamed_keys = (
         (r"\.feat_refine_module\.", ".feat_refine_module.ac.0."),
         (r"^fam_head\.", "bbox_head_init."),
@@ -195,6 +192,4 @@ class S2ANet(RefiningDetector):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(RefiningModel):
-        """The entries of ``model``."""
-
         Stages = S2Stages

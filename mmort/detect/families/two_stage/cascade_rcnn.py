@@ -12,29 +12,28 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from mmort.detect.entries import PARTS, part, training_only
+from mmort.detect.entries import PARTS, Schema, part, training_only
 from mmort.detect.parts.boxes import regions
 from mmort.detect.parts.heads.box_head import RegionHead
 from mmort.detect.parts.heads.mask_head import FCNMaskHead
 from mmort.detect.parts.roi_extractor import RoIExtractor
-from mmort.detect.parts.two_stage import RoIHead, RoIHeadEntries, TwoStageDetector
+from mmort.detect.parts.test_cfg import RCNNEntries
+from mmort.detect.parts.two_stage import RoIHead, TwoStageDetector
 
 
 class BoxCascade(RoIHead):
     """A head for boxes for each stage."""
 
     @dataclass(frozen=True, kw_only=True)
-    class Entries(RoIHeadEntries):
-        """The entries of ``roi_head``."""
-
+    class Entries(Schema):
         num_stages: int
         bbox_roi_extractor: list[RoIExtractor] = part("RoI extractor", count="num_stages")
         bbox_head: Sequence[RegionHead] = part("bbox_head", count="num_stages")
 
         ignored: ClassVar = training_only("stage_loss_weights")
 
-    def __init__(self, entries: Entries) -> None:
-        super().__init__(entries)
+    def __init__(self, entries: Entries, test_cfg: RCNNEntries) -> None:
+        super().__init__(test_cfg)
         self.bbox_roi_extractor = nn.ModuleList(entries.bbox_roi_extractor)
         self.bbox_head = nn.ModuleList(entries.bbox_head)
 
@@ -61,13 +60,11 @@ class CascadeRoIHead(BoxCascade):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(BoxCascade.Entries):
-        """The entries of ``roi_head``."""
-
         mask_roi_extractor: list[RoIExtractor] | None = part("RoI extractor", default=None, count="num_stages")
         mask_head: Sequence[FCNMaskHead] | None = part("mask_head", default=None, count="num_stages")
 
-    def __init__(self, entries: Entries) -> None:
-        super().__init__(entries)
+    def __init__(self, entries: Entries, test_cfg: RCNNEntries) -> None:
+        super().__init__(entries, test_cfg)
         self.with_mask = entries.mask_head is not None
         if entries.mask_head is not None:
             self.mask_roi_extractor = nn.ModuleList(entries.mask_roi_extractor or entries.bbox_roi_extractor)

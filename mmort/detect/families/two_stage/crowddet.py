@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import PARTS, part
+from mmort.detect.entries import PARTS, Schema, part
 from mmort.detect.parts.boxes import regions
 from mmort.detect.parts.heads.box_head import RegionHead, connected, linears
 from mmort.detect.parts.roi_extractor import RoIExtractor
 from mmort.detect.parts.selection import take_rows
 from mmort.detect.parts.test_cfg import RCNNEntries
-from mmort.detect.parts.two_stage import RoIHead, RoIHeadEntries, TwoStageDetector
+from mmort.detect.parts.two_stage import RoIHead, TwoStageDetector
 
 INSTANCES = 2
 """The objects that a proposal finds; MMDetection knows no other number."""
@@ -28,8 +28,6 @@ class MultiInstanceBBoxHead(RegionHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RegionHead.Entries):
-        """The entries of ``bbox_head``."""
-
         num_instance: int = INSTANCES
         with_refine: bool = False
         num_shared_fcs: int = 2
@@ -72,15 +70,13 @@ class MultiInstanceRoIHead(RoIHead):
     with_mask = False
 
     @dataclass(frozen=True, kw_only=True)
-    class Entries(RoIHeadEntries):
-        """The entries of ``roi_head``."""
-
+    class Entries(Schema):
         num_instance: int = INSTANCES
         bbox_roi_extractor: RoIExtractor = part("RoI extractor")
         bbox_head: MultiInstanceBBoxHead = part("bbox_head", types={"MultiInstanceBBoxHead": MultiInstanceBBoxHead})
 
-    def __init__(self, entries: Entries) -> None:
-        super().__init__(entries)
+    def __init__(self, entries: Entries, test_cfg: RCNNEntries) -> None:
+        super().__init__(test_cfg)
         self.bbox_roi_extractor, self.bbox_head = entries.bbox_roi_extractor, entries.bbox_head
         if self.test_cfg.nms.type != "nms":
             raise ValueError(f"detect.build: nms.type of CrowdDet must be 'nms', got {self.test_cfg.nms.type!r}")

@@ -16,6 +16,7 @@ from mmort.detect.families.two_stage.faster_rcnn import StandardRoIHead
 from mmort.detect.parts.backbones.resnet import BlockSettings, Bottleneck
 from mmort.detect.parts.heads.box_head import RegionHead, connected, linears
 from mmort.detect.parts.layers import ConvModule
+from mmort.detect.parts.test_cfg import RCNNEntries
 from mmort.detect.parts.two_stage import TwoStageDetector
 
 _BN: Config = {"type": "BN"}
@@ -39,8 +40,6 @@ class DoubleConvFCBBoxHead(RegionHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RegionHead.Entries):
-        """The entries of ``bbox_head``."""
-
         num_convs: int
         num_fcs: int
         in_channels: int = 256
@@ -76,13 +75,11 @@ class DoubleHeadRoIHead(StandardRoIHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(StandardRoIHead.Entries):
-        """The entries of ``roi_head``."""
-
         bbox_head: DoubleConvFCBBoxHead = part("bbox_head", types={"DoubleConvFCBBoxHead": DoubleConvFCBBoxHead})
         reg_roi_scale_factor: float
 
-    def __init__(self, entries: Entries) -> None:
-        super().__init__(entries)
+    def __init__(self, entries: Entries, test_cfg: RCNNEntries) -> None:
+        super().__init__(entries, test_cfg)
         self.scale = entries.reg_roi_scale_factor
 
     def predict(self, features: list[Tensor], rois: Tensor) -> tuple[Tensor, Tensor]:

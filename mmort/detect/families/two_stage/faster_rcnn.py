@@ -15,11 +15,12 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from mmort.detect.entries import PARTS, part
+from mmort.detect.entries import PARTS, Schema, part
 from mmort.detect.parts.boxes import regions
 from mmort.detect.parts.heads.box_head import RegionHead
 from mmort.detect.parts.roi_extractor import RoIExtractor
-from mmort.detect.parts.two_stage import RoIHead, RoIHeadEntries, TwoStageDetector
+from mmort.detect.parts.test_cfg import RCNNEntries
+from mmort.detect.parts.two_stage import RoIHead, TwoStageDetector
 
 
 class StandardRoIHead(RoIHead):
@@ -29,17 +30,15 @@ class StandardRoIHead(RoIHead):
     mask_head: nn.Module
 
     @dataclass(frozen=True, kw_only=True)
-    class Entries(RoIHeadEntries):
-        """The entries of ``roi_head``."""
-
+    class Entries(Schema):
         bbox_roi_extractor: RoIExtractor = part("RoI extractor")
         bbox_head: RegionHead = part("bbox_head")
         mask_roi_extractor: nn.Module | None = part("RoI extractor", default=None)
         mask_head: nn.Module | None = part("mask_head", default=None)
         shared_head: nn.Module | None = part("shared_head", default=None)
 
-    def __init__(self, entries: Entries) -> None:
-        super().__init__(entries)
+    def __init__(self, entries: Entries, test_cfg: RCNNEntries) -> None:
+        super().__init__(test_cfg)
         self.shared_head = entries.shared_head or nn.Identity()
         self.bbox_roi_extractor = entries.bbox_roi_extractor
         self.bbox_head = entries.bbox_head
@@ -89,23 +88,21 @@ class TridentRoIHead(StandardRoIHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(StandardRoIHead.Entries):
-        """The entries of ``roi_head``."""
-
         test_branch_idx: int
 
         ignored: ClassVar = {"num_branch": "the backbone has it too"}
 
-    def __init__(self, entries: Entries) -> None:
+    def __init__(self, entries: Entries, test_cfg: RCNNEntries) -> None:
         if entries.test_branch_idx < 0:
             raise ValueError(
                 "detect.build: roi_head.test_branch_idx must be a branch; the union of all is not supported"
             )
-        if entries.test_cfg.nms.type != "nms":
+        if test_cfg.nms.type != "nms":
             raise ValueError(
                 "detect.build: test_cfg.rcnn.nms of TridentNet must be of type 'nms': MMDetection applies it twice, so "
-                f"that scores decay twice, got {entries.test_cfg.nms.type!r}"
+                f"that scores decay twice, got {test_cfg.nms.type!r}"
             )
-        super().__init__(entries)
+        super().__init__(entries, test_cfg)
 
 
 @PARTS.register("detector", "TridentRoIHead")

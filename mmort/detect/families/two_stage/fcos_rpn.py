@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from mmort.detect.entries import PARTS, nested
+from mmort.detect.entries import PARTS
 from mmort.detect.families.dense.fcos import FCOSHead
 from mmort.detect.parts.heads.rpn_head import ProposalHead
 from mmort.detect.parts.selection import best_indices, of_all_levels, take
@@ -28,15 +28,12 @@ class FCOSRPNHead(ProposalHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(FCOSHead.Entries):
-        """The entries of ``rpn_head``."""
-
         num_classes: int = 1
-        test_cfg: RPNEntries = nested(RPNEntries, "test_cfg.rpn")
 
-    def __init__(self, entries: Entries) -> None:
-        super().__init__()
+    def __init__(self, entries: Entries, test_cfg: RPNEntries) -> None:
+        super().__init__(test_cfg)
         self.head = FCOSHead(replace(entries, num_classes=1))  # MMDetection sets it, whatever the config has
-        self.priors, self.coder, self.test_cfg = self.head.priors, self.head.coder, entries.test_cfg
+        self.priors, self.coder = self.head.priors, self.head.coder
 
     def raw(self, features: Sequence[Tensor], limits: Tensor) -> tuple[Tensor, ...]:
         return self.maps(features)[: 2 * len(features)]

@@ -18,6 +18,7 @@ from mmort.detect.entries import PARTS, Schema, default, part
 from mmort.detect.families.two_stage.faster_rcnn import StandardRoIHead
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.roi_extractor import RoIExtractor
+from mmort.detect.parts.test_cfg import RCNNEntries
 from mmort.detect.parts.two_stage import TwoStageDetector, to_rows, used_rows
 
 
@@ -29,8 +30,6 @@ class GridHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``grid_head``."""
-
         grid_points: int = 9
         num_convs: int = 8
         roi_feat_size: int = 14
@@ -135,13 +134,11 @@ class GridRoIHead(StandardRoIHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(StandardRoIHead.Entries):
-        """The entries of ``roi_head``."""
-
         grid_roi_extractor: RoIExtractor = part("RoI extractor")
         grid_head: GridHead = part("grid_head", types={"GridHead": GridHead})
 
-    def __init__(self, entries: Entries) -> None:
-        super().__init__(entries)
+    def __init__(self, entries: Entries, test_cfg: RCNNEntries) -> None:
+        super().__init__(entries, test_cfg)
         self.grid_roi_extractor, self.grid_head = entries.grid_roi_extractor, entries.grid_head
 
     def detect(self, features: list[Tensor], proposals: Tensor, used: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:

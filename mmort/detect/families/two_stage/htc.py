@@ -19,6 +19,7 @@ from mmort.detect.parts.heads.mask_head import FCNMaskHead
 from mmort.detect.parts.heads.semantic_head import FusedSemanticHead, with_surroundings
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.roi_extractor import RoIExtractor
+from mmort.detect.parts.test_cfg import RCNNEntries
 from mmort.detect.parts.two_stage import TwoStageDetector
 
 
@@ -27,8 +28,6 @@ class HTCMaskHead(FCNMaskHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(FCNMaskHead.Entries):
-        """The entries of ``mask_head``."""
-
         with_conv_res: bool = True
 
     def __init__(self, entries: Entries) -> None:
@@ -56,8 +55,6 @@ class HybridTaskCascadeRoIHead(CascadeRoIHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(CascadeRoIHead.Entries):
-        """The entries of ``roi_head``."""
-
         mask_head: Sequence[HTCMaskHead] | None = part(
             "mask_head", types={"HTCMaskHead": HTCMaskHead}, default=None, count="num_stages"
         )
@@ -70,8 +67,8 @@ class HybridTaskCascadeRoIHead(CascadeRoIHead):
 
         ignored: ClassVar = {**CascadeRoIHead.Entries.ignored, **training_only("interleaved")}
 
-    def __init__(self, entries: Entries) -> None:
-        super().__init__(entries)
+    def __init__(self, entries: Entries, test_cfg: RCNNEntries) -> None:
+        super().__init__(entries, test_cfg)
         self.averages_masks = True
         self.flows = entries.mask_info_flow
         self.fusion = entries.semantic_fusion if entries.semantic_head is not None else ()

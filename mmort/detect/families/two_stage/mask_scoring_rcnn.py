@@ -18,6 +18,7 @@ from mmort.detect.entries import PARTS, Schema, part
 from mmort.detect.families.two_stage.faster_rcnn import StandardRoIHead
 from mmort.detect.parts.heads.box_head import connected, linears
 from mmort.detect.parts.heads.mask_head import FCNMaskHead, own_class
+from mmort.detect.parts.test_cfg import RCNNEntries
 from mmort.detect.parts.two_stage import TwoStageDetector, to_rows, used_rows
 
 
@@ -31,8 +32,6 @@ class MaskIoUHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``mask_iou_head``."""
-
         num_convs: int = 4
         num_fcs: int = 2
         roi_feat_size: int = 14
@@ -66,13 +65,11 @@ class MaskScoringRoIHead(StandardRoIHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(StandardRoIHead.Entries):
-        """The entries of ``roi_head``."""
-
         mask_head: FCNMaskHead = part("mask_head")
         mask_iou_head: MaskIoUHead = part("mask_iou_head", types={"MaskIoUHead": MaskIoUHead})
 
-    def __init__(self, entries: Entries) -> None:
-        super().__init__(entries)
+    def __init__(self, entries: Entries, test_cfg: RCNNEntries) -> None:
+        super().__init__(entries, test_cfg)
         self.mask_iou_head = entries.mask_iou_head
 
     def with_masks(self, features: list[Tensor], dets: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:

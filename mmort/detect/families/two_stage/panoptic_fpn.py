@@ -48,8 +48,6 @@ class PanopticFPNHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``semantic_head``."""
-
         num_stuff_classes: int = 53
         in_channels: int = 256
         inner_channels: int = 128
@@ -132,16 +130,15 @@ class PanopticFPN(FasterRCNN):
 
     @dataclass(frozen=True, kw_only=True)
     class Model(TwoStageModel):
-        """The entries of ``model``."""
-
         semantic_head: PanopticFPNHead = part("semantic_head", types={"PanopticFPNHead": PanopticFPNHead})
         panoptic_fusion_head: FusionHeadEntries = nested(FusionHeadEntries, "panoptic_fusion_head")
-        test_cfg: PanopticTestCfg = nested(PanopticTestCfg, "test_cfg")
 
+    head_entries, earlier_heads = ("semantic_head",), ("rpn_head", "roi_head")
     family = family_with_masks = "Panoptic FPN"
     family_without_rpn = None
     model_types = ("PanopticFPN",)
     entries: Model
+    TestCfg = PanopticTestCfg
     test_cfg: PanopticTestCfg
     semantic_head: PanopticFPNHead
 

@@ -43,8 +43,6 @@ class PointExtractor(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``mask_roi_extractor``."""
-
         roi_layer: SimpleRoIAlignEntries = nested(SimpleRoIAlignEntries, "mask_roi_extractor.roi_layer")
         featmap_strides: list[int]
 
@@ -85,8 +83,6 @@ class CoarseMaskHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``mask_head``."""
-
         num_convs: int = 0
         num_fcs: int = 2
         fc_out_channels: int = 1024
@@ -123,8 +119,6 @@ class MaskPointHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``point_head``."""
-
         num_classes: int
         num_fcs: int = 3
         in_channels: int = 256
@@ -164,24 +158,21 @@ class RefinementEntries(RCNNEntries):
 class PointRendRoIHead(StandardRoIHead):
     """Faster R-CNN's second stage, and coarse masks that are refined."""
 
+    TestCfg = RefinementEntries
     test_cfg: RefinementEntries
-
     mask_roi_extractor: PointExtractor
     mask_head: CoarseMaskHead
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(StandardRoIHead.Entries):
-        """The entries of ``roi_head``."""
-
         mask_roi_extractor: PointExtractor = part(
             "RoI extractor", types={"GenericRoIExtractor": PointExtractor, "SingleRoIExtractor": PointExtractor}
         )
         mask_head: CoarseMaskHead = part("mask_head", types={"CoarseMaskHead": CoarseMaskHead})
         point_head: MaskPointHead = part("point_head", types={"MaskPointHead": MaskPointHead})
-        test_cfg: RefinementEntries = nested(RefinementEntries, "test_cfg.rcnn")
 
-    def __init__(self, entries: Entries) -> None:
-        super().__init__(entries)
+    def __init__(self, entries: Entries, test_cfg: RCNNEntries) -> None:
+        super().__init__(entries, test_cfg)
         if entries.shared_head is not None:
             raise ValueError("detect.build: roi_head 'PointRendRoIHead' with shared_head is not supported")
         self.point_head = entries.point_head

@@ -15,7 +15,7 @@ from torch import Tensor
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
 from mmort.detect.detector import Detector, ModelEntries, level_names
-from mmort.detect.entries import PARTS, Parts, Schema, nested
+from mmort.detect.entries import PARTS, Parts, Schema
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.heads.rpn_head import ProposalHead
 from mmort.detect.parts.test_cfg import check_size_of_original
@@ -33,24 +33,23 @@ class RPN(Detector):
     """RPN: all detections have the label 0."""
 
     family = "RPN"
+    head_entries, earlier_heads = ("rpn_head",), ()
     renamed_keys = ((r"^bbox_head\.", "rpn_head."),)  # the head's name in MMDetection 3
 
     @dataclass(frozen=True, kw_only=True)
     class Model(ModelEntries):
-        """The entries of ``model``."""
-
         types = ("RPN",)
 
         type: str
         rpn_head: Config
-        test_cfg: RPNTestCfg = nested(RPNTestCfg, "test_cfg")
 
     entries: Model
+    TestCfg = RPNTestCfg
     test_cfg: RPNTestCfg
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)
-        self.rpn_head: ProposalHead = parts.build("rpn_head", {**self.entries.rpn_head, "test_cfg": self.test_cfg.rpn})
+        self.rpn_head: ProposalHead = parts.build("rpn_head", self.entries.rpn_head, test_cfg=self.test_cfg.rpn)
         check_size_of_original("test_cfg.rpn.min_bbox_size", self.rpn_head.test_cfg.min_bbox_size)
         check_size_of_original("test_cfg.rpn.nms.offset", self.rpn_head.test_cfg.nms.offset)
 

@@ -22,6 +22,7 @@ from mmort.detect.parts.heads.mask_head import FCNMaskHead
 from mmort.detect.parts.heads.semantic_head import FusedSemanticHead, with_surroundings
 from mmort.detect.parts.layers import convolution, tower
 from mmort.detect.parts.roi_extractor import RoIExtractor
+from mmort.detect.parts.test_cfg import RCNNEntries
 from mmort.detect.parts.two_stage import TwoStageDetector
 
 
@@ -49,8 +50,6 @@ class SCNetMaskHead(FCNMaskHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(FCNMaskHead.Entries):
-        """The entries of ``mask_head``."""
-
         conv_to_res: bool = True
 
     def __init__(self, entries: Entries) -> None:
@@ -64,8 +63,6 @@ class SCNetSemanticHead(FusedSemanticHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(FusedSemanticHead.Entries):
-        """The entries of ``semantic_head``."""
-
         conv_to_res: bool = True
 
     def __init__(self, entries: Entries) -> None:
@@ -79,8 +76,6 @@ class GlobalContextHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``glbctx_head``."""
-
         num_convs: int = 4
         in_channels: int = 256
         conv_out_channels: int = 256
@@ -108,8 +103,6 @@ class FeatureRelayHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``feat_relay_head``."""
-
         in_channels: int = 1024
         out_conv_channels: int = 256
         roi_feat_size: int = 7
@@ -135,8 +128,6 @@ class SCNetRoIHead(BoxCascade):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(BoxCascade.Entries):
-        """The entries of ``roi_head``."""
-
         bbox_head: Sequence[BoxHead] = part("bbox_head", types={"SCNetBBoxHead": BoxHead}, count="num_stages")
         mask_roi_extractor: RoIExtractor = part("RoI extractor")
         mask_head: SCNetMaskHead = part("mask_head", types={"SCNetMaskHead": SCNetMaskHead})
@@ -147,8 +138,8 @@ class SCNetRoIHead(BoxCascade):
 
         ignored: ClassVar = BoxCascade.Entries.ignored
 
-    def __init__(self, entries: Entries) -> None:
-        super().__init__(entries)
+    def __init__(self, entries: Entries, test_cfg: RCNNEntries) -> None:
+        super().__init__(entries, test_cfg)
         self.with_mask = True
         self.mask_roi_extractor, self.mask_head = entries.mask_roi_extractor, entries.mask_head
         self.semantic_roi_extractor, self.semantic_head = entries.semantic_roi_extractor, entries.semantic_head

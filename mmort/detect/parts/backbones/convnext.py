@@ -81,8 +81,6 @@ class ConvNeXt(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``backbone``."""
-
         arch: str | Config = "tiny"  # a name, or depths and channels
         in_channels: int = 3
         stem_patch_size: int = 4

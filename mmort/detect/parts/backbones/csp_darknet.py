@@ -55,8 +55,6 @@ class CSPDarknet(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(LayerEntries):
-        """The entries of ``backbone``."""
-
         arch: str = "P5"
         deepen_factor: float = 1.0
         widen_factor: float = 1.0
@@ -128,8 +126,6 @@ class CSPNeXt(CSPDarknet):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(CSPDarknet.Entries):
-        """The entries of ``backbone``."""
-
         expand_ratio: float = 0.5
         channel_attention: bool = True
         act_cfg: Config | None = default({"type": "SiLU"})

@@ -36,8 +36,6 @@ class Darknet(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(LayerEntries):
-        """The entries of ``backbone``."""
-
         depth: int = only(53)
         out_indices: Sequence[int] = (3, 4, 5)  # stages, counted from 1
         norm_cfg: Config | None = default({"type": "BN"})

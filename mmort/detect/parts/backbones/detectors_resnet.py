@@ -97,8 +97,6 @@ class DetectoRSResNet(ResNetBase):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(ResNetEntries):
-        """The entries of ``backbone``."""
-
         depth: int
         sac: SwitchableEntries | None = nested(SwitchableEntries, "backbone.sac", default=None)
         stage_with_sac: Sequence[bool] = (False, False, False, False)

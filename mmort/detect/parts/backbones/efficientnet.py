@@ -79,8 +79,6 @@ class EfficientNet(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(LayerEntries):
-        """The entries of ``backbone``."""
-
         arch: str = "b0"
         out_indices: Sequence[int] = (6,)  # the stem is 0, the convolution after the last blocks 6
         conv_cfg: Config | None = default({"type": "Conv2dAdaptivePadding"})

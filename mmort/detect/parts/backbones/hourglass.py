@@ -26,8 +26,6 @@ class HourglassNet(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``backbone``."""
-
         downsample_times: int = 5
         num_stacks: int = 2
         stage_channels: Sequence[int] = (256, 256, 384, 384, 384, 512)

@@ -125,8 +125,6 @@ class HRNet(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``backbone``."""
-
         extra: StagesEntries = nested(StagesEntries, "backbone.extra")
         in_channels: int = 3
         conv_cfg: Config | None = None

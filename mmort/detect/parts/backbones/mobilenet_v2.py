@@ -43,8 +43,6 @@ class MobileNetV2(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(LayerEntries):
-        """The entries of ``backbone``."""
-
         widen_factor: float = 1.0
         out_indices: Sequence[int] = (1, 2, 4, 7)  # stages, counted from 0; 7 is the convolution after the last
         norm_cfg: Config | None = default({"type": "BN"})

@@ -119,8 +119,6 @@ class PyramidVisionTransformer(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``backbone``."""
-
         pretrain_img_size: int = 224
         in_channels: int = 3
         embed_dims: int = 64
@@ -176,8 +174,6 @@ class PyramidVisionTransformerV2(PyramidVisionTransformer):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(PyramidVisionTransformer.Entries):
-        """The entries of ``backbone``."""
-
         patch_sizes: Sequence[int] = (7, 3, 3, 3)
         paddings: Sequence[int] = (3, 1, 1, 1)
         use_abs_pos_embed: bool = False

@@ -62,8 +62,6 @@ class RegNet(ResNetBase):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(ResNetEntries):
-        """The entries of ``backbone``."""
-
         arch: str | Config  # a name, or w0, wa, wm, group_w, depth and bot_mul
         stem_channels: int = 32
         base_channels: int = 32

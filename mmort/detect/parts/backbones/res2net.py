@@ -65,8 +65,6 @@ class Res2Net(ResNetBase):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(ResNetEntries):
-        """The entries of ``backbone``."""
-
         depth: int
         scales: int = 4
         base_width: int = 26

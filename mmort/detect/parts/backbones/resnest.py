@@ -94,8 +94,6 @@ class ResNeSt(ResNetBase):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(ResNetV1d.Entries):
-        """The entries of ``backbone``."""
-
         radix: int = 2
         reduction_factor: int = 4
         avg_down_stride: bool = True

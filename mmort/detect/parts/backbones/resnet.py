@@ -262,8 +262,6 @@ class ResNet(ResNetBase):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(ResNetEntries):
-        """The entries of ``backbone``."""
-
         depth: int
         groups: int = 1
         base_width: int = 4
@@ -288,8 +286,6 @@ class ResNetV1d(ResNet):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(ResNet.Entries):
-        """The entries of ``backbone``."""
-
         deep_stem: bool = True
         avg_down: bool = True
 
@@ -366,8 +362,6 @@ class TridentResNet(ResNetBase):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(ResNetEntries):
-        """The entries of ``backbone``."""
-
         depth: int
         num_branch: int
         test_branch_idx: int

@@ -23,8 +23,6 @@ class SSDVGG(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``backbone``."""
-
         depth: int
         with_last_pool: bool = False
         ceil_mode: bool = True

@@ -185,8 +185,6 @@ class SwinTransformer(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``backbone``."""
-
         in_channels: int = 3
         embed_dims: int = 96
         patch_size: int = 4
@@ -240,8 +238,6 @@ class SwinTransformerV1(SwinTransformer):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(SwinTransformer.Entries):
-        """The entries of ``backbone``."""
-
         patch_norm: bool = only(True)  # which normalizes before merging too, as theirs always does
 
         ignored: ClassVar = {**SwinTransformer.Entries.ignored, **training_only("use_checkpoint", "pretrained")}

@@ -25,8 +25,6 @@ class TIMMBackbone(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``backbone``."""
-
         model_name: str
         features_only: bool = False
         in_channels: int = 3

@@ -226,8 +226,6 @@ class ViT(PlainTransformer):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(PatchEntries):
-        """The entries of ``backbone``."""
-
         window_block_indexes: Container[int] = (0, 1, 3, 4, 6, 7, 9, 10)
         img_size: int = at_least(1, default=1024)
         use_rel_pos: bool = False
@@ -270,8 +268,6 @@ class RotaryViT(PlainTransformer):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(PatchEntries):
-        """The entries of ``backbone``."""
-
         mlp_ratio: float = 4 * 2 / 3
         pt_hw_seq_len: int = only(_TRAINED_TOKENS)
         intp_freq: bool = only(True)

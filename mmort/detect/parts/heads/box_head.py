@@ -108,8 +108,6 @@ class BoxHead(RegionHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RegionHead.Entries):
-        """The entries of ``bbox_head``."""
-
         num_shared_convs: int = 0
         num_shared_fcs: int = 0
         num_cls_convs: int = 0
@@ -190,8 +188,6 @@ class Shared2FCBoxHead(BoxHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(BoxHead.Entries):
-        """The entries of ``bbox_head``."""
-
         num_shared_fcs: int = 2
 
 
@@ -201,8 +197,6 @@ class Shared4Conv1FCBoxHead(BoxHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(BoxHead.Entries):
-        """The entries of ``bbox_head``."""
-
         num_shared_convs: int = 4
         num_shared_fcs: int = 1
 

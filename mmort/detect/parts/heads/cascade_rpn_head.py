@@ -112,21 +112,18 @@ class CascadeRPNHead(ProposalHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``rpn_head``."""
-
         num_stages: int
         stages: list[StageCascadeRPNHead] = part(
             "stage of rpn_head", types={"StageCascadeRPNHead": StageCascadeRPNHead}, count="num_stages"
         )
-        test_cfg: RPNEntries = nested(RPNEntries, "test_cfg.rpn")
 
         ignored: ClassVar = {"num_classes": "proposals have no classes"}
 
-    def __init__(self, entries: Entries) -> None:
-        super().__init__()
+    def __init__(self, entries: Entries, test_cfg: RPNEntries) -> None:
+        super().__init__(test_cfg)
         last = entries.stages[-1]
         self.stages = nn.ModuleList(entries.stages)
-        self.priors, self.coder, self.test_cfg = entries.stages[0].anchors, last.coder, entries.test_cfg
+        self.priors, self.coder = entries.stages[0].anchors, last.coder
         moves = (f"stages.{index}.rpn_reg" for index in range(len(entries.stages)))
         self.outputs = f"stages.{len(entries.stages) - 1}.rpn_cls", *moves
 

@@ -97,8 +97,6 @@ class SoftmaxScores(ClassScores):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``loss_cls``."""
-
         ignored: ClassVar = {
             **_TRAINING,
             "use_sigmoid": "MMDetection's box heads do not read it either",
@@ -119,8 +117,6 @@ class SigmoidScores(ClassScores):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``loss_cls``."""
-
         use_sigmoid: bool = only(True)
 
         ignored: ClassVar = {
@@ -140,8 +136,6 @@ class CustomScores(ClassScores):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``loss_cls``."""
-
         use_sigmoid: bool = False
 
         ignored: ClassVar = {**_TRAINING, "num_classes": "that of the head", **training_only("use_mask")}
@@ -162,8 +156,6 @@ class SeesawScores(ClassScores):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``loss_cls``."""
-
         num_classes: int = 1203
 
         ignored: ClassVar = {**_TRAINING, "use_sigmoid": "always false"}

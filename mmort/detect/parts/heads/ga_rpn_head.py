@@ -12,7 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import PARTS, nested
+from mmort.detect.entries import PARTS
 from mmort.detect.parts.guided_anchors import GuidedAnchorEntries, MaskedConv2d, guided_anchors, likely
 from mmort.detect.parts.heads.rpn_head import Level, ProposalHead
 from mmort.detect.parts.layers import FeatureAdaption
@@ -51,23 +51,20 @@ class GARPNHead(ProposalHead):
     """One objectness and one box for each guided anchor."""
 
     outputs = ("conv_cls", "conv_reg")
+    TestCfg = GARPNEntries
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(GuidedAnchorEntries):
-        """The entries of ``rpn_head``."""
-
-        test_cfg: GARPNEntries = nested(GARPNEntries, "test_cfg.rpn")
-
         ignored: ClassVar = {**GuidedAnchorEntries.ignored, "num_classes": "proposals have no classes"}
 
-    def __init__(self, entries: Entries) -> None:
-        super().__init__()
+    def __init__(self, entries: Entries, test_cfg: GARPNEntries) -> None:
+        super().__init__(test_cfg)
         self.priors, self.coder, self.anchor_coder = (
             entries.square_anchor_generator,
             entries.bbox_coder,
             entries.anchor_coder,
         )
-        self.test_cfg, self.threshold = entries.test_cfg, entries.loc_filter_thr
+        self.threshold = entries.loc_filter_thr
         in_channels, channels = entries.in_channels, entries.feat_channels
         self.rpn_conv = nn.Conv2d(in_channels, channels, 3, padding=1)
         self.conv_loc = nn.Conv2d(in_channels, 1, 1)

@@ -21,8 +21,6 @@ class Deconvolution(nn.ConvTranspose2d):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``upsample_cfg``."""
-
         in_channels: int
         out_channels: int
         scale_factor: int = at_least(1)
@@ -46,8 +44,6 @@ class FCNMaskHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``mask_head``."""
-
         num_convs: int = 4
         in_channels: int = 256
         conv_kernel_size: int = 3

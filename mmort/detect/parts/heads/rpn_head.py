@@ -43,7 +43,8 @@ class ProposalHead(nn.Module):
     priors : Priors
         Their strides are those of the levels.
     coder : BoxCoder
-    test_cfg : RPNEntries
+    TestCfg : subclass of RPNEntries
+        The schema of ``test_cfg.rpn``.
     outputs : tuple of str
         The layers that return objectness logits and deltas, and perhaps more.
     numbers : int
@@ -52,9 +53,13 @@ class ProposalHead(nn.Module):
 
     priors: Priors
     coder: BoxCoder
-    test_cfg: RPNEntries
+    TestCfg: ClassVar[type[RPNEntries]] = RPNEntries
     outputs: tuple[str, ...] = ("rpn_cls", "rpn_reg")
     numbers: int = 4
+
+    def __init__(self, test_cfg: RPNEntries) -> None:
+        super().__init__()
+        self.test_cfg = test_cfg
 
     def levels(self, features: Sequence[Tensor], limits: Tensor) -> list[Level]:
         """Return what is predicted on each level; the arguments are those of `proposals`."""
@@ -134,20 +139,17 @@ class RPNHead(ProposalHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``rpn_head``."""
-
         in_channels: int
         anchor_generator: Priors = part("prior generator")
         bbox_coder: BoxCoder = part("box coder")
-        test_cfg: RPNEntries = nested(RPNEntries, "test_cfg.rpn")
         feat_channels: int = 256
         num_convs: int = 1
         loss_cls: DenseLoss = nested(DenseLoss, default=WITH_SIGMOID)
 
         ignored: ClassVar = {"num_classes": "proposals have no classes", **training_only("reg_decoded_bbox")}
 
-    def __init__(self, entries: Entries) -> None:
-        super().__init__()
+    def __init__(self, entries: Entries, test_cfg: RPNEntries) -> None:
+        super().__init__(test_cfg)
         self.softmax = entries.loss_cls.activation == "softmax"
         self.priors, self.coder = entries.anchor_generator, entries.bbox_coder
         in_channels, channels = entries.in_channels, entries.feat_channels
@@ -158,7 +160,6 @@ class RPNHead(ProposalHead):
         anchors = self.priors.num_base_priors[0]
         self.rpn_cls = nn.Conv2d(channels, anchors * (2 if self.softmax else 1), 1)
         self.rpn_reg = nn.Conv2d(channels, anchors * 4, 1)
-        self.test_cfg = entries.test_cfg
 
     def levels(self, features: Sequence[Tensor], limits: Tensor) -> list[Level]:
         """Return what is predicted on each level."""

@@ -29,8 +29,6 @@ class SABLHead(RegionHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RegionHead.Entries):
-        """The entries of ``bbox_head``."""
-
         cls_in_channels: int = 256
         reg_in_channels: int = 256
         roi_feat_size: int = 7

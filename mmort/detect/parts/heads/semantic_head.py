@@ -21,8 +21,6 @@ class FusedSemanticHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``semantic_head``."""
-
         num_ins: int
         fusion_level: int
         num_convs: int = 4

@@ -41,8 +41,6 @@ class TowerHead(DenseHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(TowerEntries):
-        """The entries of ``bbox_head``."""
-
         norm_cfg: Config | None = default({"type": "GN", "num_groups": 32})
         anchor_generator: Priors = part("prior generator")
         bbox_coder: BoxCoder = part("box coder", default={"type": "DeltaXYWHBBoxCoder"})
@@ -63,8 +61,6 @@ class AnchorFreeHead(DenseHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(TowerEntries):
-        """The entries of ``bbox_head``."""
-
         strides: Sequence[Any] = (4, 8, 16, 32, 64)
         dcn_on_last_conv: bool = False
         conv_bias: bool | str = "auto"

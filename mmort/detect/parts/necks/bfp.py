@@ -24,8 +24,6 @@ class BFP(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``neck``."""
-
         in_channels: int
         num_levels: int
         refine_level: int = 2

@@ -47,8 +47,6 @@ class BiFPN(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``neck``."""
-
         num_stages: int = at_least(1)
         in_channels: Sequence[int]
         out_channels: int

@@ -21,8 +21,6 @@ class ChannelMapper(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(LayerEntries):
-        """The entries of ``neck``."""
-
         in_channels: Sequence[int]
         out_channels: int
         kernel_size: int = 3

@@ -29,8 +29,6 @@ class YOLOXPAFPN(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(LayerEntries):
-        """The entries of ``neck``."""
-
         in_channels: Sequence[int]
         out_channels: int
         num_csp_blocks: int = 3
@@ -89,8 +87,6 @@ class CSPNeXtPAFPN(YOLOXPAFPN):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(YOLOXPAFPN.Entries):
-        """The entries of ``neck``."""
-
         expand_ratio: float = 0.5
 
     def csp_options(self, entries: Entries) -> dict[str, Any]:

@@ -34,8 +34,6 @@ class DilatedEncoder(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``neck``."""
-
         in_channels: int
         out_channels: int
         block_mid_channels: int

@@ -98,8 +98,6 @@ class DyHead(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``neck``."""
-
         in_channels: int
         out_channels: int
         num_blocks: int = 6

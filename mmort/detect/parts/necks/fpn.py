@@ -50,8 +50,6 @@ class FPN(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(LayerEntries):
-        """The entries of ``neck``."""
-
         in_channels: Sequence[int]
         out_channels: int
         num_outs: int
@@ -129,8 +127,6 @@ class DropBlockFPN(FPN):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(FPN.Entries):
-        """The entries of ``neck``."""
-
         ignored: ClassVar = training_only("plugin")
 
 
@@ -163,8 +159,6 @@ class ReFPN(FPN):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``neck``."""
-
         in_channels: Sequence[int]
         out_channels: int
         num_outs: int

@@ -24,8 +24,6 @@ class HRFPN(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``neck``."""
-
         in_channels: Sequence[int]
         out_channels: int
         num_outs: int = 5

@@ -59,8 +59,6 @@ class NASFCOSFPN(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``neck``."""
-
         in_channels: Sequence[int]
         out_channels: int
         num_outs: int

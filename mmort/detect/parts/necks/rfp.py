@@ -46,8 +46,6 @@ class RFP(FPN):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(FPN.Entries):
-        """The entries of ``neck``."""
-
         rfp_steps: int
         rfp_backbone: Config
         aspp_out_channels: int

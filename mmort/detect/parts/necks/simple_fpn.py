@@ -24,8 +24,6 @@ class SimpleFPN(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(LayerEntries):
-        """The entries of ``neck``."""
-
         backbone_channel: int
         in_channels: Sequence[int]
         out_channels: int
@@ -87,8 +85,6 @@ class SFP(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``neck``."""
-
         in_channels: Sequence[int]
         out_channels: int
         use_p2: bool = False

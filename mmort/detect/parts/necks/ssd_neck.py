@@ -33,8 +33,6 @@ class SSDNeck(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(LayerEntries):
-        """The entries of ``neck``."""
-
         in_channels: Sequence[int]
         out_channels: Sequence[int]
         level_strides: Sequence[int]

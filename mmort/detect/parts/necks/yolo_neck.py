@@ -39,8 +39,6 @@ class YOLOV3Neck(nn.Module):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(LayerEntries):
-        """The entries of ``neck``."""
-
         num_scales: int
         in_channels: Sequence[int]
         out_channels: Sequence[int]

@@ -61,8 +61,6 @@ class CSLCoder(AngleCoder):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``angle_coder``."""
-
         angle_version: str
         omega: float = 1
 
@@ -93,8 +91,6 @@ class PSCCoder(AngleCoder):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``angle_coder``."""
-
         angle_version: str = only("le90", required=True)
         dual_freq: bool = True
         num_step: int = at_least(3, default=3)  # of two, the sine is always 0

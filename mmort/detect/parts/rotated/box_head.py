@@ -25,8 +25,6 @@ class RotatedBoxHead(BoxHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(BoxHead.Entries):
-        """The entries of ``bbox_head``."""
-
         bbox_coder: RotatedBoxCoder = part("rotated box coder", default=_CODER)
 
     coder: RotatedBoxCoder
@@ -62,6 +60,4 @@ class RotatedShared2FCBoxHead(RotatedBoxHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RotatedBoxHead.Entries):
-        """The entries of ``bbox_head``."""
-
         num_shared_fcs: int = 2

@@ -107,8 +107,6 @@ class DeltaXYWHAOBBoxCoder(_DeltaCoder):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(DeltaEntries):
-        """The entries of ``bbox_coder``."""
-
         proj_xy: bool = False
 
     def __init__(self, entries: Entries) -> None:
@@ -155,8 +153,6 @@ class MidpointOffsetCoder(RotatedBoxCoder):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RotatedCoderEntries):
-        """The entries of ``bbox_coder``."""
-
         target_means: tuple[float, float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         target_stds: tuple[float, float, float, float, float, float] = (1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
         # Otherwise MMRotate takes centres and sizes of the proposals for corners.
@@ -192,8 +188,6 @@ class DistanceAnglePointCoder(RotatedBoxCoder):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RotatedCoderEntries):
-        """The entries of ``bbox_coder``."""
-
         ignored: ClassVar = {**RotatedCoderEntries.ignored, "clip_border": "MMRotate clips no such boxes"}
 
     def decode(self, priors: Tensor, regressed: Tensor, limits: Tensor | None) -> Tensor:

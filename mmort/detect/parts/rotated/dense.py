@@ -22,7 +22,7 @@ from mmort.torch import filter_scores
 class RotatedDenseDetector(SingleStageDetector):
     """A detector with a `DenseHead` of rotated boxes: the best priors of each level, then suppression."""
 
-    TestCfg = RotatedDenseEntries  # type: ignore[assignment]
+    TestCfg = RotatedDenseEntries
     head: ClassVar[type[DenseHead]]
     bbox_head: DenseHead
     test_cfg: RotatedDenseEntries  # type: ignore[assignment]

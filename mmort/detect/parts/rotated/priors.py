@@ -21,8 +21,6 @@ class RotatedAnchorGenerator(AnchorGenerator):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(AnchorGenerator.Entries):
-        """The entries of ``anchor_generator``."""
-
         ignored: ClassVar = {**AnchorGenerator.Entries.ignored, "angle_version": "their angle is 0 in every version"}
 
     def level(self, index: int, map: Tensor) -> Tensor:
@@ -36,8 +34,6 @@ class FakeRotatedAnchorGenerator(RotatedAnchorGenerator):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(AnchorGenerator.Entries):
-        """The entries of ``anchor_generator``."""
-
         angle_version: str | None = None
 
     def __init__(self, entries: Entries) -> None:
@@ -62,8 +58,6 @@ class PseudoAnchorGenerator(Points):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``anchor_generator``."""
-
         strides: Sequence[Any]
 
     def __init__(self, entries: Entries) -> None:

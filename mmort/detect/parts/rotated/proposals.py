@@ -17,6 +17,7 @@ from mmort.detect.parts.heads.rpn_head import MIN_SCORE, RPNHead
 from mmort.detect.parts.rotated.coders import RotatedBoxCoder
 from mmort.detect.parts.rotated.geometry import bounding_boxes
 from mmort.detect.parts.selection import take_rows
+from mmort.detect.parts.test_cfg import RPNEntries
 from mmort.torch import multiclass_nms
 
 
@@ -26,8 +27,6 @@ class RotatedRPNHead(RPNHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RPNHead.Entries):
-        """The entries of ``rpn_head``."""
-
         ignored: ClassVar = {**RPNHead.Entries.ignored, "version": "its proposals are upright"}
 
     def valid(self, boxes: Tensor) -> Tensor:
@@ -41,8 +40,6 @@ class OrientedRPNHead(RPNHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RPNHead.Entries):
-        """The entries of ``rpn_head``."""
-
         bbox_coder: RotatedBoxCoder = part("rotated box coder", default={"type": "MidpointOffsetCoder"})
 
         ignored: ClassVar = {**RPNHead.Entries.ignored, "version": "the coder's"}
@@ -50,8 +47,8 @@ class OrientedRPNHead(RPNHead):
     drops_empty: bool = False
     """Whether boxes without area are no proposals, as in MMRotate 1."""
 
-    def __init__(self, entries: Entries) -> None:
-        super().__init__(entries)
+    def __init__(self, entries: Entries, test_cfg: RPNEntries) -> None:
+        super().__init__(entries, test_cfg)
         self.numbers = entries.bbox_coder.numbers
         self.rpn_reg = nn.Conv2d(entries.feat_channels, self.priors.num_base_priors[0] * self.numbers, 1)
 

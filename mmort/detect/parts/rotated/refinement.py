@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
 from mmort.detect.detector import Detector, ModelEntries, level_names
-from mmort.detect.entries import Parts, Schema, nested, part, read_entries
+from mmort.detect.entries import Parts, Schema, part, read_entries
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.rotated.coders import RotatedBoxCoder
 from mmort.detect.parts.rotated.dense import candidates, require_sigmoid, version_of
@@ -70,7 +70,6 @@ class RefiningModel(ModelEntries):
     neck: nn.Module = part("neck")
     bbox_head_init: Config
     bbox_head_refine: Sequence[Config]
-    test_cfg: RotatedDenseEntries = nested(RotatedDenseEntries, "test_cfg")
 
     @classmethod
     def respelled(cls, name: str, config: Config) -> Config:
@@ -99,8 +98,11 @@ class RefiningDetector(Detector):
         The types that heads may have.  The next ones have a `FeatureRefinement`, ``feat_refine_module``.
     """
 
+    head_entries: ClassVar[tuple[str, ...]] = ("bbox_head_refine",)
+    earlier_heads = ("bbox_head",)
     Model: ClassVar[type[ModelEntries]] = RefiningModel
     entries: RefiningModel
+    TestCfg: ClassVar[type[Schema]] = RotatedDenseEntries
     test_cfg: RotatedDenseEntries
     first_heads: ClassVar[Mapping[str, type[DenseHead]]]
     next_heads: ClassVar[Mapping[str, type[DenseHead]]]

@@ -21,8 +21,6 @@ class RotatedRoILayer:
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``roi_layer``."""
-
         out_size: int | None = None
         output_size: int | None = None
         sample_num: int = 0
@@ -55,8 +53,6 @@ class OrientedRoILayer:
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``roi_layer``."""
-
         out_size: int
         num_samples: int = 0
         num_orientations: int = 8
@@ -81,8 +77,6 @@ class RotatedRoIExtractor(RoIExtractor):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RoIExtractor.Entries):
-        """The entries of ``bbox_roi_extractor``."""
-
         roi_layer: RotatedRoILayer | OrientedRoILayer = part(  # type: ignore[assignment]
             "roi_layer", types=_ROI_LAYERS
         )

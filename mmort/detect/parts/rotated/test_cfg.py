@@ -57,6 +57,8 @@ class RotatedDenseEntries(RotatedSelectionEntries):
 class RotatedRCNNEntries(RotatedSelectionEntries):
     """The entries of ``test_cfg.rcnn``."""
 
+    name: ClassVar = "test_cfg.rcnn"
+
     ignored: ClassVar = {
         "nms_pre": "MMRotate's second stages do not read it",
         "min_bbox_size": "MMRotate's second stages do not read it",
