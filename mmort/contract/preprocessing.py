@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
@@ -185,7 +186,8 @@ class Preprocessing:
         channels = {"color": 3, "grayscale": 1}.get(self.color_type, np.size(self.mean))
         for name in ("mean", "std"):
             values = tuple(np.ravel(getattr(self, name)).tolist())
-            if len(values) != channels or not all(np.isfinite(values)) or (name == "std" and not all(values)):
+            is_finite = all(abs(value) <= sys.float_info.max for value in values)  # integers may be larger, too
+            if len(values) != channels or not is_finite or (name == "std" and not all(values)):
                 nonzero = ", none of which is 0" * (name == "std")
                 raise ValueError(f"preprocessing: {name} must be {channels} numbers{nonzero}, got {values}")
             object.__setattr__(self, name, tuple(map(float, values)))

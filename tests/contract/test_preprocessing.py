@@ -485,3 +485,11 @@ def test_boxes_that_end_with_their_last_pixel():
     prepare = Preprocessing(size=(20, 10), keep_ratio=False, inclusive_boxes=True)
     boxes = prepare(np.zeros((20, 40, 3), np.uint8)).boxes_in_image(np.array([[1, 2, 19, 9]], np.float32))
     assert boxes.tolist() == [[2, 4, 39, 19]]
+
+
+def test_integers_that_no_float_holds():
+    """Numpy makes objects of them, which are neither finite nor infinite to it."""
+    assert Preprocessing(mean=(0, 10**30, 0)).mean == (0, 1e30, 0)
+    for number in (10**400, -(10**400), np.inf, np.nan):
+        with pytest.raises(ValueError, match=r"^preprocessing: mean must be 3 numbers, got "):
+            Preprocessing(mean=(0, number, 0))
