@@ -45,6 +45,11 @@ class DetectorContract:
         return IMG_SHAPE.name in self.inputs
 
     @property
+    def separates_sizes(self) -> bool:
+        """Whether images of different sizes run apart: other exporters than MMDetection do not pad a batch."""
+        return self.metadata.layout is not None
+
+    @property
     def takes_proposals(self) -> bool:
         """Whether proposals are an input."""
         return PROPOSALS.name in self.inputs

@@ -424,6 +424,22 @@ def test_batches(tmp_path):
         np.testing.assert_array_equal(detections.labels, alone.labels)
 
 
+def test_a_batch_gives_what_single_images_give(tmp_path):
+    """Images of different sizes run apart: an exporter does not pad them, and padding would change the scores."""
+    boxes, scores = corners(random_boxes(20)), RNG.uniform(0.1, 0.4, (20, 3))
+    path = write(tmp_path / "any.onnx", {"b": boxes, "s": scores}, image=("n", 3, "h", "w"), gain=0.5 / 255)
+    mmort.onnx.adopt(path, tmp_path / "a.onnx", {"boxes": "b", "box_format": "xyxy", "scores": "s", "preprocessing": {}})
+    predict = mmort.Predictor(tmp_path / "a.onnx", score_threshold=0)
+    sizes = (64, 96), (200, 64), (64, 96), (31, 40)
+    images = [np.full((*size, 3), level, np.uint8) for size, level in zip(sizes, (255, 200, 90, 140), strict=True)]
+    for together in (list(predict.predict(images, 4)), predict(images)):
+        for image, detections in zip(images, together, strict=True):
+            alone = predict(image)
+            np.testing.assert_array_equal(detections.scores, alone.scores)
+            np.testing.assert_array_equal(detections.boxes, alone.boxes)
+            assert detections.image_size == image.shape[:2]
+
+
 @pytest.mark.parametrize("image", [(4000, 3, 640, 640), (1, 3, 30_000, 30_000), (2**31, 3, 2**31, 2**31)])
 @pytest.mark.parametrize("is_output_stated", [True, False])
 def test_sizes_that_a_small_file_states(tmp_path, image, is_output_stated):
@@ -541,7 +557,7 @@ def test_detectron2(tmp_path, masks):
 
 @pytest.mark.parametrize("element_type", [onnx.TensorProto.INT64, onnx.TensorProto.BOOL])
 def test_pixel_mask(tmp_path, element_type):
-    """Images of several sizes in one batch: the file sees which pixels are whose, and boxes are shares of the image."""
+    """The file sees which pixels are an image's, and boxes are shares of the image, which is padded."""
     rows, logits = np.array([[0.5, 0.5, 0.25, 0.5]]), np.array([[2.0, -9.0]])
     path = write(
         tmp_path / "detr.onnx", {"logits": logits, "pred_boxes": rows}, ("n", 3, "h", "w"), name="pixel_values"
@@ -559,7 +575,8 @@ def test_pixel_mask(tmp_path, element_type):
         if node.op_type == "Cast" and node.output[0] == "logits":
             node.output[0] = "logits/old"
     onnx.save(model, path)
-    layout = {"activation": "sigmoid", "preprocessing": {}, "classes": ["cat", "dog"]}
+    padding = {"size": [80, 80]}
+    layout = {"activation": "sigmoid", "preprocessing": {"padding": padding}, "classes": ["cat", "dog"]}
     mmort.onnx.adopt(path, tmp_path / "a.onnx", layout)
     images = [np.zeros((40, 80, 3), np.uint8), np.zeros((80, 80, 3), np.uint8)]
     wide, square = mmort.Predictor(tmp_path / "a.onnx", score_threshold=0).predict(images, 2)
