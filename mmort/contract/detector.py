@@ -7,7 +7,7 @@ from typing import Any
 
 from mmort.contract.interface import Argument, Interface
 from mmort.contract.metadata import Metadata, read_metadata, write_entries
-from mmort.contract.tasks import IMG_SHAPE, INPUT, MASKS, PROPOSALS, TASKS, TEXT_INPUTS
+from mmort.contract.tasks import IMG_SHAPE, INPUT, MASKS, ORI_SHAPE, PROPOSALS, TASKS, TEXT_INPUTS, Tensor
 
 ADVICE = "mmort adopt MODEL.onnx --output FILE.onnx lets mmort run detectors of other exporters"
 """What helps with a file that has other inputs or outputs."""
@@ -48,6 +48,11 @@ class DetectorContract:
     def separates_sizes(self) -> bool:
         """Whether images of different sizes run apart: other exporters than MMDetection do not pad a batch."""
         return self.metadata.layout is not None
+
+    @property
+    def takes_ori_shape(self) -> bool:
+        """Whether the heights and widths of the original images are an input."""
+        return ORI_SHAPE.name in self.inputs
 
     @property
     def takes_proposals(self) -> bool:
@@ -96,9 +101,9 @@ def read(path: str, interface: Interface) -> DetectorContract:
     if metadata.texts is not None and not set(TEXT_INPUTS) <= names:
         missing = min(set(TEXT_INPUTS) - names)
         raise ValueError(f"{path}: a detector whose metadata has texts must have the input {missing}")
-    if takes_img_shape(interface):
-        further.add(IMG_SHAPE.name)
-    images = [argument for argument in interface.inputs if argument.name not in {*further, IMG_SHAPE.name}]
+    sizes = {tensor.name for tensor in (IMG_SHAPE, ORI_SHAPE)}
+    further |= {tensor.name for tensor in (IMG_SHAPE, ORI_SHAPE) if _takes(interface, tensor)}
+    images = [argument for argument in interface.inputs if argument.name not in further | sizes]
     if len(images) != 1 or images[0].dtype != INPUT.dtype or not INPUT.has_shape(images[0].fixed_sizes, {}):
         taken = ", ".join(map(str, images))
         raise ValueError(
@@ -119,7 +124,12 @@ def read(path: str, interface: Interface) -> DetectorContract:
 
 def takes_img_shape(interface: Interface) -> bool:
     """Return whether a file takes the heights and widths of images; a weight may have the name of that input."""
-    return any(argument.name == IMG_SHAPE.name and argument.dtype == IMG_SHAPE.dtype for argument in interface.inputs)
+    return _takes(interface, IMG_SHAPE)
+
+
+def _takes(interface: Interface, tensor: Tensor) -> bool:
+    """Return whether a file has an input of the table."""
+    return any(argument.name == tensor.name and argument.dtype == tensor.dtype for argument in interface.inputs)
 
 
 def write(model: Any, metadata: Metadata) -> None:

@@ -15,7 +15,7 @@ import mmort.ort
 from mmort._files.inputs import is_checkpoint, refuse_address
 from mmort.configs.captions import Prompt
 from mmort.contract import Interface, MaskFormat, read
-from mmort.contract.tasks import IMG_SHAPE, TEXT_INPUTS
+from mmort.contract.tasks import IMG_SHAPE, ORI_SHAPE, TEXT_INPUTS
 from mmort.ops.threads import get_num_threads
 from mmort.predict.engines.io_binding import BoundSession
 from mmort.predict.engines.splitting import SplitSession, split_session
@@ -155,11 +155,21 @@ class DetectorFile:
                 "--texts 'cat . traffic light', or Predictor(..., texts=['cat', 'traffic light'])"
             )
 
-    def __call__(self, input: NDArray[np.float32], img_shape: NDArray[np.int64]) -> list[NDArray[Any]]:
-        """Run the file on a batch, for each chunk of the words if it takes any; see `Network`."""
+    def __call__(
+        self,
+        input: NDArray[np.float32],
+        img_shape: NDArray[np.int64],
+        ori_shape: NDArray[np.int64] | None = None,
+    ) -> list[NDArray[Any]]:
+        """Run the file on a batch, for each chunk of the words if it takes any; see `Network`.
+
+        `ori_shape` are the heights and widths of the original images, for a file that takes them.
+        """
         feeds: dict[str, NDArray[Any]] = {self.contract.image.name: input}
         if self.contract.takes_img_shape:
             feeds[IMG_SHAPE.name] = img_shape
+        if self.contract.takes_ori_shape and ori_shape is not None:
+            feeds[ORI_SHAPE.name] = ori_shape
         if not self.takes_texts:
             return self._run(feeds)
         self.require_texts()
