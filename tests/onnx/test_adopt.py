@@ -16,49 +16,24 @@ from mmort.predict import Preprocessing, write_image
 from mmort.predict.fixed_size import FixedSizeWarning
 from tests import old_export
 from tests.cli.running import misused, refused, run
-from tests.onnx.foreign import CLASSES, HEIGHT, WIDTH, ultralytics, write
+from tests.onnx.foreign import (
+    CLASSES,
+    HEIGHT,
+    WIDTH,
+    assert_detects,
+    corners,
+    detect,
+    suppressed,
+    ultralytics,
+    write,
+)
 
 RNG = np.random.default_rng(7)
-
-
-def corners(boxes):
-    """Return boxes cx, cy, w, h as two corners."""
-    return np.concatenate([boxes[:, :2] - boxes[:, 2:] / 2, boxes[:, :2] + boxes[:, 2:] / 2], 1)
-
-
-def iou(box, boxes):
-    """Return the IoU of a box with boxes."""
-    sides = np.minimum(box[2:], boxes[:, 2:]) - np.maximum(box[:2], boxes[:, :2])
-    inner = np.prod(np.maximum(sides, 0), 1)
-    return inner / (np.prod(box[2:] - box[:2]) + np.prod(boxes[:, 2:] - boxes[:, :2], 1) - inner)
-
-
-def suppressed(boxes, scores, labels, threshold):
-    """Return the indices of the boxes that greedy suppression within classes keeps, best first."""
-    kept = []
-    for index in np.argsort(-scores, kind="stable"):
-        same = [other for other in kept if labels[other] == labels[index]]
-        if not same or (iou(boxes[index], boxes[same]) <= threshold).all():
-            kept.append(index)
-    return np.array(kept, int)
 
 
 def random_boxes(count):
     """Return boxes cx, cy, w, h in pixels, many of which overlap."""
     return np.concatenate([RNG.uniform(20, 44, (count, 2)), RNG.uniform(15, 30, (count, 2))], 1)
-
-
-def detect(path, image=None):
-    """Return the detections of a file; without an image, in one of the input's size, so that pixels are the same."""
-    return mmort.Predictor(path, score_threshold=0)(np.zeros((HEIGHT, WIDTH, 3), np.uint8) if image is None else image)
-
-
-def assert_detects(detections, boxes, scores, labels):
-    """Check detections against rows in any order."""
-    order = np.argsort(-np.asarray(scores), kind="stable")
-    np.testing.assert_allclose(detections.scores, np.asarray(scores)[order], rtol=1e-5)
-    np.testing.assert_array_equal(detections.labels, np.asarray(labels)[order])
-    np.testing.assert_allclose(detections.boxes, np.asarray(boxes)[order], rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("opset", [11, 12, 13, 17])

@@ -179,9 +179,14 @@ class _Decoder:
 
     def _keypoints(self, indices: Value) -> Value:
         """Return x, y and score of the keypoints (N, K, 3 P) of the boxes with indices."""
-        points, columns = self._matrix("keypoints"), self.layout.columns("keypoints")
-        size = (self.outputs[columns.output].shape or ())[1 if self.layout.columns_first else -1]
-        end = size if columns.end is None else columns.end
+        columns = self.layout.columns("keypoints")
+        tensor = self._known("keypoints", columns)
+        value, rank = self._batch_of(tensor)
+        if rank == 4 and columns == (columns.output, 0, None):  # of keypoints, and x, y and score of each
+            points, end = self.op.Reshape(value, [0, 0, -1]), (tensor.shape or ())[-1]
+        else:
+            points, size = self._matrix("keypoints"), (tensor.shape or ())[1 if self.layout.columns_first else -1]
+            end = size if columns.end is None else columns.end
         if end is not None and (end - columns.first) % self.layout.keypoint_columns:
             raise ValueError(
                 f"adopt: keypoints must be {self.layout.keypoint_columns} columns for each, got "

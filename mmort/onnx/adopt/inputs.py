@@ -254,7 +254,8 @@ def _optional(
 ) -> Value:
     """Add an input of sizes that may be left out, and is 0 then."""
     kept.append(onnx.helper.make_tensor_value_info(name, INT64, sizes))
-    graph.initializer.append(onnx.numpy_helper.from_array(np.zeros((1, 2), np.int64), name))
+    number = sizes[0] if isinstance(sizes[0], int) else 1
+    graph.initializer.append(onnx.numpy_helper.from_array(np.zeros((number, 2), np.int64), name))
     return Value(op, name)
 
 

@@ -74,6 +74,7 @@ def adopt_file(
         exporter, chosen, guessed = _weighed(path, file, candidates, options)
     else:
         (chosen,) = candidates.values()
+    file = _with_columns(file, chosen)
     with files.replacing(output, keep_neighbours=True) as draft:
         try:
             _save(_adopted(path, _every_box(chosen), file), draft, path)
@@ -86,6 +87,18 @@ def adopt_file(
     read = {columns.output for entry in named for columns in chosen.parts(entry)}
     left_out = tuple(name for name in file.outputs if name not in read)
     return Adoption(exporter, image, chosen, left_out, guessed=guessed)
+
+
+def _with_columns(file: ForeignFile, layout: Layout) -> ForeignFile:
+    """Return a file whose outputs have the numbers of columns of a run, where it does not state them."""
+    axis = -2 if layout.columns_first else -1
+    outputs = dict(file.outputs)
+    for name, tensor in file.outputs.items():
+        shape = [*(tensor.shape or ())]
+        if len(shape) == 3 and shape[axis] is None:
+            shape[axis] = file.results()[name].shape[axis]
+            outputs[name] = tensor._replace(shape=tuple(shape))
+    return file._replace(outputs=outputs)
 
 
 def _every_box(layout: Layout) -> Layout:

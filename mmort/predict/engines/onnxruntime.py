@@ -267,7 +267,12 @@ class OnnxNetwork(DetectorFile):
     def _run(self, feeds: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
         if self._bound is not None:
             return self._bound(feeds)
-        outputs: list[NDArray[Any]] = self.session.run(self.contract.outputs, feeds)
+        try:
+            outputs: list[NDArray[Any]] = self.session.run(self.contract.outputs, feeds)
+        except Exception as error:  # ONNX Runtime's exceptions have no common class, and name neither file nor sizes
+            shape = [*feeds[self.contract.image.name].shape]
+            text = " ".join(str(error).split())
+            raise ValueError(f"{self.path}: ONNX Runtime cannot run it on images of {shape}: {text}") from error
         return outputs
 
 
