@@ -536,7 +536,10 @@ def judge(seed: int, folder: Path) -> tuple[str, Case]:
         boxes, scores, labels = case.detect(
             {name: output.at(mean) for name, output in case.outputs.items()}, size, image.shape[:2]
         )
-        found, boxes = predict(image), back(boxes)
+        try:
+            found, boxes = predict(image), back(boxes)
+        except ValueError:  # a size that does not fit the file's
+            return "refused", case
         if case.kind == "ultralytics segment":  # without the detections whose mask has no pixel
             filled = (np.ceil(boxes[:, :2]) < np.ceil(boxes[:, 2:])).all(1)
             boxes, scores, labels = boxes[filled], scores[filled], labels[filled]

@@ -281,6 +281,19 @@ def test_swapped_outputs_of_ultralytics(tmp_path):
     assert mmort.onnx.adopt(path, tmp_path / "a.onnx").layout.masks == "output0[7:]"
 
 
+@pytest.mark.parametrize("stated", [True, False])
+def test_scores_of_other_rows_than_the_boxes(tmp_path, stated):
+    """Of RF-DETR's logits with classes first, as many rows as there are classes would be taken for boxes'."""
+    outputs = {"dets": RNG.uniform(0.2, 0.5, (20, 4)), "labels": RNG.normal(0, 2, (4, 20))}
+    path = write(tmp_path / "rfdetr.onnx", outputs)
+    if not stated:
+        model = onnx.load(path)
+        model.graph.output[1].type.tensor_type.shape.dim[1].dim_param = "queries"
+        onnx.save(model, path)
+    with pytest.raises(ValueError, match="must have a row for each box, got rows of boxes 20, scores 4; columns_first"):
+        mmort.onnx.adopt(path, tmp_path / "a.onnx")
+
+
 def test_boxes_of_three_columns_are_named(tmp_path):
     """Also where the file states no sizes."""
     path = write(tmp_path / "any.onnx", {"b": np.ones((9, 3)), "s": np.ones((9, 2)) / 2})

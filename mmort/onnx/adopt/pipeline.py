@@ -75,6 +75,7 @@ def adopt_file(
     else:
         (chosen,) = candidates.values()
     file = _with_columns(file, chosen)
+    _check_rows(file, chosen)
     with files.replacing(output, keep_neighbours=True) as draft:
         try:
             _save(_adopted(path, _every_box(chosen), file), draft, path)
@@ -99,6 +100,31 @@ def _with_columns(file: ForeignFile, layout: Layout) -> ForeignFile:
             shape[axis] = file.results()[name].shape[axis]
             outputs[name] = tensor._replace(shape=tuple(shape))
     return file._replace(outputs=outputs)
+
+
+def _check_rows(file: ForeignFile, layout: Layout) -> None:
+    """Refuse outputs that have not a row for each box: other scores would be taken for those of a box."""
+    counts = {}
+    for entry in ("boxes", "scores", "labels", "objectness", "angle", "keypoints"):
+        if getattr(layout, entry) is None:
+            continue
+        shapes = []
+        for columns in layout.parts(entry):
+            tensor = file.outputs.get(columns.output)
+            if tensor is None:  # which the decoder names
+                return
+            shape = tensor.shape
+            if shape is None or None in shape:
+                shape = file.results()[columns.output].shape
+            is_vector = len(shape) < (2 if len(file.image.shape or ()) == 3 else 3) and columns.end is None
+            is_vector &= entry != "boxes" and columns.first == 0
+            shapes.append(
+                shape[-1] if is_vector or layout.columns_first else shape[-2] if len(shape) < 4 else shape[-3]
+            )
+        counts[entry] = sum(size or 0 for size in shapes)
+    if len(set(counts.values())) > 1:
+        text = ", ".join(f"{entry} {count}" for entry, count in counts.items())
+        raise ValueError(f"adopt: outputs must have a row for each box, got rows of {text}; columns_first may differ")
 
 
 def _every_box(layout: Layout) -> Layout:
