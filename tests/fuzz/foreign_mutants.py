@@ -430,7 +430,7 @@ def change(case: Case, draw: np.random.Generator) -> None:
         case.is_dynamic = True
     elif kind == "reversed":
         output = case.outputs[name]
-        axis = 0 if case.kind.startswith("ultralytics") and "True" not in case.metadata["args"] else -1
+        axis = 0 if case.kind.startswith("ultralytics") and "True" not in case.metadata.get("args", "") else -1
         output.rows, output.gains = np.flip(output.rows, axis), np.flip(output.gains, axis)
         case.is_false |= has_statement or case.sizes is not None
         case.detect = nothing

@@ -117,7 +117,7 @@ def image_processor(settings: Mapping[str, Any], fixed: list[int] | None, model_
         As ``preprocessor_config.json`` has them.
     fixed : list of int or None
         The width and height of the file's input if they are fixed.
-    model_type : str, optional
+    model_type : str, default ""
         That of ``config.json``.
 
     Raises
