@@ -89,8 +89,6 @@ def run(arguments: argparse.Namespace) -> None:
     for name, value in nested(entries).items():
         is_inner = isinstance(value, dict) and isinstance(layout.get(name), dict)
         layout[name] = layout[name] | value if is_inner else value
-    if arguments.show is not None and arguments.try_image is None:
-        raise UsageError("adopt: --show must come with --try IMAGE")
     options = {name: getattr(arguments, name) for name in ("config", "preset", "try_image", "show", "force")}
     try:
         adoption = mmort.onnx.adopt(arguments.model, arguments.output, layout, **options)

@@ -131,8 +131,12 @@ def test_what_the_candidates_find_in_an_image_is_drawn(tmp_path):
     assert code == 2
     assert not (tmp_path / "a.onnx").exists()
     assert f"  {sheet} has the candidates side by side" in error.splitlines()
-    assert read_image(sheet).shape[1] > 400
-    assert "--show must come with --try" in run("adopt", path, "-o", tmp_path / "a.onnx", "--show", sheet)[2]
+    width = read_image(sheet).shape[1]
+    command = ("adopt", path, "-o", tmp_path / "a.onnx", "--show", sheet)
+    assert "show must come with try_image" in refused(*command)
+    assert f"exists: {sheet}; --force replaces it" in refused(*command, "--try", IMAGES[0])
+    mmort.onnx.adopt(path, tmp_path / "a.onnx", preset="yolov8", try_image=IMAGES[0], show=sheet, force=True)
+    assert read_image(sheet).shape[1] < width / 2
 
 
 def test_presets_have_sources():
@@ -190,6 +194,15 @@ def test_yolov5_states_its_names_and_stride(tmp_path):
     del metadata["names"]
     other = write(tmp_path / "other.onnx", {"output0": rows}, (1, 3, HEIGHT, WIDTH), metadata)
     assert presets_in(asked(other)) == ["yolov5", "yolov7"]
+
+
+def test_one_class_of_yolov7(tmp_path):
+    """Its score is the objectness, as YOLOv7's own suppression has it; YOLOv5 multiplies both."""
+    boxes, scores = grid_boxes(3 * CELLS), RNG.uniform(0, 1, (3 * CELLS, 2))
+    path = write(tmp_path / "any.onnx", {"output": np.concatenate([boxes, scores], 1)}, image=(1, 3, HEIGHT, WIDTH))
+    for preset, expected in (("yolov7", scores[:, 0]), ("yolov5", scores[:, 0] * scores[:, 1])):
+        mmort.onnx.adopt(path, tmp_path / "a.onnx", preset=preset, force=True)
+        np.testing.assert_allclose(detect(tmp_path / "a.onnx").scores[0], expected.max(), rtol=1e-5)
 
 
 @pytest.mark.parametrize(

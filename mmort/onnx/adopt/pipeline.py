@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -14,6 +14,7 @@ import onnx
 from numpy.typing import NDArray
 
 import mmort
+from mmort._files.outputs import require_new, require_output
 from mmort.configs.schema import suggested
 from mmort.contract import Metadata, write
 from mmort.contract.metadata import is_complete
@@ -22,7 +23,7 @@ from mmort.detections.drawing import contact_sheet
 from mmort.images import read_image, write_image
 from mmort.onnx.adopt import mmdetection
 from mmort.onnx.adopt.decode import append_decoder
-from mmort.onnx.adopt.evidence import CONFIDENT, Verdict, decide, weigh
+from mmort.onnx.adopt.evidence import CONFIDENT, decide, weigh
 from mmort.onnx.adopt.foreign_file import NOISE, ForeignFile
 from mmort.onnx.adopt.inputs import Inputs, Tensor, example_feeds, read_inputs
 from mmort.onnx.adopt.layout import OUTPUT_ENTRIES, Layout, merged
@@ -37,6 +38,7 @@ from mmort.onnx.graph import files, inspection
 from mmort.onnx.verify.random_inputs import check_stated_sizes
 from mmort.onnx.verify.sessions import open_session, refusals
 from mmort.predict.engines.onnxruntime import OnnxNetwork
+from mmort.predict.predictor import Predictor
 
 _ALL = 2**24
 """More boxes than any file has, and exact as a float32."""
@@ -50,6 +52,12 @@ def adopt_file(
 ) -> Adoption:
     """Write a detector's file as mmort runs it; `mmort.onnx.adopt` describes the arguments."""
     files.check_output(output, force=options.force)
+    if options.show is not None:
+        if options.try_image is None:
+            raise ValueError("adopt: show must come with try_image, the image that is drawn")
+        require_output(options.show)
+        if not options.force:
+            require_new(options.show)
     config, stated = options.config, dict(layout or {})
     if config is not None and not config.exists():
         raise FileNotFoundError(f"adopt: config does not exist: {config}")
@@ -87,6 +95,10 @@ def adopt_file(
     named = [entry for entry in OUTPUT_ENTRIES if getattr(chosen, entry) is not None]
     read = {columns.output for entry in named for columns in chosen.parts(entry)}
     left_out = tuple(name for name in file.outputs if name not in read)
+    if guessed is None and options.try_image is not None and options.show is not None:
+        tried = read_image(options.try_image)
+        panel = exporter, tried, Predictor(output, score_threshold=CONFIDENT)(tried)
+        write_image(options.show, contact_sheet([panel]))
     return Adoption(exporter, image, chosen, left_out, guessed=guessed)
 
 
@@ -194,6 +206,8 @@ def _weighed(
 
     Draws what the candidates find if there is an image for that.
     """
+    if options.try_image is None and _has_queries(file):  # whose config is beside them, and whose runs take long
+        raise Question(_asking(file, candidates, {}))
     images = [read_image(image) for image in (IMAGES if options.try_image is None else [options.try_image])]
     with tempfile.TemporaryDirectory(prefix="mmort-adopt-") as folder:
 
@@ -208,45 +222,51 @@ def _weighed(
             return target
 
         verdicts = weigh(candidates, images, draft, scales=file.image.dtype != "uint8")
-    drawn = None
-    if options.try_image is not None and options.show is not None:
-        drawn = [
-            (f"{verdict.name}: {verdict}", images[0], verdict.outcome.detections[0].above(CONFIDENT))
-            for verdict in verdicts
-            if verdict.outcome.detections
-        ]
-        if drawn:
-            write_image(options.show, contact_sheet(drawn))
+    drawn = [
+        (f"{verdict.name}: {verdict}", images[0], verdict.outcome.detections[0].above(CONFIDENT))
+        for verdict in verdicts
+        if verdict.outcome.detections
+    ]
+    sheet = options.show if drawn else None
+    if sheet is not None:
+        write_image(sheet, contact_sheet(drawn))
     left = decide(verdicts)
     if left is None:
-        raise Question(_asking(file, verdicts, options, is_drawn=bool(drawn)))
+        raise Question(_asking(file, candidates, {verdict.name: str(verdict) for verdict in verdicts}, sheet))
     reason = left.evidence or "whatever the preprocessing is, the detections are the same"
     guess = f"{left.name}; in a run on {len(images)} images, {reason}"
     return PRESETS[left.name].exporter, left.layout, guess
 
 
-def _asking(file: ForeignFile, verdicts: Sequence[Verdict], options: AdoptOptions, *, is_drawn: bool) -> str:
+def _asking(
+    file: ForeignFile, candidates: Mapping[str, Layout], found: Mapping[str, str], drawn: Path | None = None
+) -> str:
     """Return the candidates, what runs say of them, and the arguments that choose one."""
-    is_queries = {"logits", "pred_boxes"} <= set(file.outputs)
     lines = [
         "adopt: the file does not say its exporter, nor how an image becomes its input, and runs do not show it; "
         "nothing was written; choose one"
     ]
-    if is_queries:
+    if _has_queries(file):
         lines = [
             "adopt: a file of transformers does not say its preprocessing; pass --config DIR, the folder with "
             "config.json and preprocessor_config.json; nothing was written; or choose one"
         ]
-    width = max(len(verdict.name) for verdict in verdicts)
-    for verdict in verdicts:
-        described = f"{PRESETS[verdict.name].exporter}: {preprocessing_text(verdict.layout.prepare)}"
-        lines.append(f"  --preset {verdict.name:<{width}}  {described} ({verdict})")
-    if options.try_image is None:
+    width = max(map(len, candidates))
+    for name, layout in candidates.items():
+        described = f"{PRESETS[name].exporter}: {preprocessing_text(layout.prepare)}"
+        verdict = f" ({found[name]})" if name in found else ""
+        lines.append(f"  --preset {name:<{width}}  {described}{verdict}")
+    if drawn is not None:
+        lines.append(f"  {drawn} has the candidates side by side")
+    else:
         lines.append(f"  {'--try IMAGE':<{width + 9}}  an image with objects to find, which may show it")
-    elif is_drawn:
-        lines.append(f"  {options.show} has the candidates side by side")
     lines.append(f"  --layout FILE.json or --set NAME=VALUE  another one; its outputs: {_listed(file)}")
     return "\n".join(lines)
+
+
+def _has_queries(file: ForeignFile) -> bool:
+    """Return whether a file has the outputs of transformers."""
+    return {"logits", "pred_boxes"} <= set(file.outputs)
 
 
 def _described(tensor: Tensor) -> str:

@@ -115,6 +115,14 @@ def _anchors(file: ForeignFile) -> Entries | None:
     return None if output is None else _with_objectness(output) | {"iou_threshold": 0.45}
 
 
+def _anchors_of_yolov7(file: ForeignFile) -> Entries | None:
+    """Return the entries of YOLOv7's rows, whose score is the objectness if there is one class."""
+    entries, output = _anchors(file), next(iter(file.outputs.values()))
+    if entries is None or _shape(file, output)[2] != 6:
+        return entries
+    return {name: value for name, value in entries.items() if name != "objectness"} | {"scores": f"{output.name}[4:5]"}
+
+
 def _classes_only(file: ForeignFile) -> Entries | None:
     """Return the entries of a box and a score for each class, in columns or rows, for each cell."""
     output = _only_output(file, 3)
@@ -314,7 +322,7 @@ PRESETS: dict[str, Preset] = {
     ),
     "yolov7": Preset(
         "YOLOv7",
-        (_anchors, _seven_columns, _efficient_nms),
+        (_anchors_of_yolov7, _seven_columns, _efficient_nms),
         lambda file: _letterbox(file, by_ratio=True),
         "https://github.com/WongKinYiu/yolov7, utils/datasets.py: letterbox; export.py --end2end",
     ),
