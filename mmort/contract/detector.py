@@ -45,8 +45,11 @@ class DetectorContract:
         return IMG_SHAPE.name in self.inputs
 
     @property
-    def separates_sizes(self) -> bool:
-        """Whether images of different sizes run apart: other exporters than MMDetection do not pad a batch."""
+    def is_adopted(self) -> bool:
+        """Whether ``mmort adopt`` made the file.
+
+        Other exporters than MMDetection do not pad a batch, and their labels follow names, not a data set's order.
+        """
         return self.metadata.layout is not None
 
     @property

@@ -345,7 +345,7 @@ class Predictor:
     def _chunks(self, images: Sequence[Prepared]) -> Iterator[list[int]]:
         """Yield the indices of images that the network takes together."""
         number, *sides = self.network.input_shape
-        separates = isinstance(self.network, DetectorFile) and self.network.contract.separates_sizes and None in sides
+        separates = isinstance(self.network, DetectorFile) and self.network.contract.is_adopted and None in sides
         groups: dict[tuple[int, int] | None, list[int]] = {}
         for index, image in enumerate(images):
             groups.setdefault(image.pad_shape if separates else None, []).append(index)

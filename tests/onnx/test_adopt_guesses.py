@@ -13,7 +13,7 @@ from mmort.demo import IMAGES
 from mmort.onnx.adopt import Question
 from mmort.onnx.adopt.foreign_file import cells
 from mmort.onnx.adopt.presets import PRESETS
-from mmort.predict import read_image
+from mmort.predict import read_image, write_image
 from tests.cli.running import refused, run
 from tests.onnx.foreign import CLASSES, HEIGHT, WIDTH, corners, detect, suppressed, ultralytics, write
 
@@ -339,6 +339,32 @@ def test_an_image_that_the_file_does_not_take_is_named(tmp_path):
     mmort.onnx.adopt(path, tmp_path / "a.onnx", layout)
     with pytest.raises(ValueError, match=r"a.onnx: ONNX Runtime cannot run it on images of \[1, 3, 2000, 3\]: "):
         mmort.Predictor(tmp_path / "a.onnx")(np.zeros((2000, 3, 3), np.uint8))
+
+
+def test_categories_are_matched_by_name(tmp_path):
+    """MMDetection's labels follow the annotations' order; those of another exporter follow the names in its file."""
+    boxes = np.array([[5, 5, 40, 30], [50, 10, 90, 60], [10, 35, 45, 60]], float)
+    rows = np.concatenate([boxes, [[0.9], [0.8], [0.7]], [[0], [1], [2]]], 1)
+    path = write(tmp_path / "yolo.onnx", {"output0": rows}, metadata=ultralytics(args="{'nms': True}"))
+    mmort.onnx.adopt(path, tmp_path / "a.onnx")
+    write_image(tmp_path / "image.png", np.zeros((HEIGHT, WIDTH, 3), np.uint8))
+    ids = {name: number for number, name in enumerate(["owl", "dog", "cat"], 1)}
+    objects = [
+        {"id": index + 1, "image_id": 1, "category_id": ids[CLASSES[index]], "iscrowd": 0}
+        | {"bbox": [x1, y1, x2 - x1, y2 - y1], "area": (x2 - x1) * (y2 - y1)}
+        for index, (x1, y1, x2, y2) in enumerate(boxes.tolist())
+    ]
+    annotations = {
+        "images": [{"id": 1, "file_name": "image.png", "height": HEIGHT, "width": WIDTH}],
+        "categories": [{"id": number, "name": name} for name, number in ids.items()],
+        "annotations": objects,
+    }
+    (tmp_path / "annotations.json").write_text(json.dumps(annotations))
+    command = ("test", tmp_path / "a.onnx", "--ann", tmp_path / "annotations.json", "--img-dir", tmp_path)
+    code, text, error = run(*command, "--eval", "bbox")
+    assert code == 0
+    assert "bbox_mAP: 1.0000" in text
+    assert "another order" not in error
 
 
 def write_queries(tmp_path, settings, config=None, **layout):
