@@ -51,6 +51,8 @@ def test_width_and_height_of_the_original_image(tmp_path, number, preset):
     add_input(path, "orig_target_sizes", [number, 2], 7, factor=[0, 1, 0, 1], output="boxes")
     adoption = mmort.onnx.adopt(path, tmp_path / "a.onnx", preset=preset)
     assert "boxes: xyxy in pixels of the original image" in str(adoption)
+    assert "orig_target_sizes [" in str(adoption)
+    assert "]: width and height of the original image, (N, 2)\n" in str(adoption)
     assert ("guessed, as the file does not say it: rtdetr; " in str(adoption)) == (preset is None)
     images = [np.zeros((*size, 3), np.uint8) for size in ((200, 80), (31, 400))]
     for image, detections in zip(
@@ -197,6 +199,7 @@ def test_outputs_of_tensorflow(tmp_path):
     convert_input(path, 2, channels_last=True)
     adoption = mmort.onnx.adopt(path, tmp_path / "a.onnx")
     assert adoption.exporter == "TensorFlow"
+    assert "images [1, 3, ?, ?] of uint8, channels last: red, green, blue\n" in str(adoption)
     image = np.zeros((200, 80, 3), np.uint8)
     assert_detects(detect(tmp_path / "a.onnx", image), (shares * [80, 200, 80, 200])[:5], scores[:5], labels[:5] - 1)
 

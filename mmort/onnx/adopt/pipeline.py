@@ -25,7 +25,7 @@ from mmort.onnx.adopt import mmdetection
 from mmort.onnx.adopt.decode import append_decoder
 from mmort.onnx.adopt.evidence import CONFIDENT, decide, weigh
 from mmort.onnx.adopt.foreign_file import NOISE, ForeignFile
-from mmort.onnx.adopt.inputs import Inputs, Tensor, example_feeds, read_inputs
+from mmort.onnx.adopt.inputs import MEANINGS, Inputs, Tensor, example_feeds, read_inputs
 from mmort.onnx.adopt.layout import OUTPUT_ENTRIES, Layout, merged
 from mmort.onnx.adopt.options import AdoptOptions
 from mmort.onnx.adopt.presets import PRESETS, QUERIES, fitting
@@ -63,6 +63,8 @@ def adopt_file(
         raise FileNotFoundError(f"adopt: config does not exist: {config}")
     file = _foreign_file(path, config, stated)
     image = _described(file.image)
+    if (kind := file.image.dtype) != "float32" or file.inputs.channels_last:
+        image += f" of {kind}{', channels last' if file.inputs.channels_last else ''}"
     if mmdetection.has_detections(file):
         if options.preset is not None:
             raise ValueError(f"adopt: preset must not be set for a file of {mmdetection.EXPORTER}; --config says it")
@@ -99,7 +101,8 @@ def adopt_file(
         tried = read_image(options.try_image)
         panel = exporter, tried, Predictor(output, score_threshold=CONFIDENT)(tried)
         write_image(options.show, contact_sheet([panel]))
-    return Adoption(exporter, image, chosen, left_out, guessed=guessed)
+    further = tuple(f"{_described(tensor)}: {MEANINGS[meaning]}" for tensor, meaning in file.inputs.further)
+    return Adoption(exporter, image, chosen, left_out, guessed=guessed, further=further)
 
 
 def _with_columns(file: ForeignFile, layout: Layout) -> ForeignFile:

@@ -34,6 +34,8 @@ class Adoption:
         Whether the adopted file chooses detections among the network's boxes, rather than the network itself.
     guessed : str, optional
         What the file does not say, and what speaks for it.
+    further : tuple of str
+        The inputs besides the image, and what they hold.
     """
 
     exporter: str
@@ -42,6 +44,7 @@ class Adoption:
     left_out: tuple[str, ...] = ()
     selects: bool = True
     guessed: str | None = None
+    further: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         layout = self.layout
@@ -55,6 +58,7 @@ class Adoption:
             [
                 ("file of", self.exporter),
                 ("input", f"{self.image}: {preprocessing_text(layout.prepare)}"),
+                *(("input", text) for text in self.further),
                 ("boxes", f"{layout.boxes}: {layout.box_format} in {unit}{grid}{angle}"),
                 ("scores", self._scores()),
                 *([("keypoints", f"{layout.keypoints}: {points}")] if layout.keypoints is not None else []),
