@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="try_image",
         metavar="IMAGE",
         type=Path,
-        help="an image with objects to find, on which guesses are tried, instead of images of digits",
+        help="an image with objects to find, on which guesses are tried, beside images of digits",
     )
     parser.add_argument(
         "--show", metavar="IMAGE", type=Path, help="draw what the guesses find in the image of --try, side by side"

@@ -53,7 +53,7 @@ def adopt(
     preset : str, optional
         The exporter, by its name in `mmort.onnx.adopt.presets.PRESETS`, of a file that does not say it.
     try_image : path, optional
-        An image with objects to find, on which guesses are tried, instead of images of digits.
+        An image with objects to find, on which guesses are tried, beside images of digits.
     show : path, optional
         An image file for what the guesses find in `try_image`, side by side.
     force : bool, default False

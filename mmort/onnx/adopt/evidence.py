@@ -1,7 +1,9 @@
 """Evidence for a guess: a file is run on images with what is assumed, and with the usual alternatives.
 
-An assumption is contradicted by boxes far outside of the image, by scores that are all 1, and by an alternative that
-finds much more.  It has evidence where it finds something, and all other ranges of values find little.
+An assumption is contradicted by boxes far outside of the image, by scores of 1, and by an alternative that finds much
+more.  It has evidence where it finds something, and to all other ranges of values the network is blind: its scores are
+low, and nearly the same for all images.  A trained network whose values are 255 times too large finds dozens of objects
+in any image, with best scores of 1; where it is right, it may find nothing, but its scores differ from image to image.
 """
 
 from __future__ import annotations
@@ -28,10 +30,14 @@ CONFIDENT = 0.3
 MAX_OUTSIDE = 0.2
 """Maximum share of confident boxes that reach further than an image's size beyond it."""
 
-MAX_CERTAIN = 0.5
-"""Maximum share of confident scores that are 1 to three digits, if there are as many as `MANY`."""
+CERTAIN = 0.9995
+"""The score from which on a detection is certain, which trained networks are hardly ever."""
 
-MANY = 20
+MAX_CERTAIN = 0.5
+"""Maximum share of images whose best score is certain, and of confident scores that are."""
+
+MAX_SPREAD = 0.5
+"""How far the best scores of images may be apart, as a share of the highest, for a network that is blind."""
 
 WEAK = 0.5
 """Alternatives whose scores are below this share of another's are contradicted by it."""
@@ -50,13 +56,23 @@ class Outcome(NamedTuple):
     detections: list[Detections]
     contradiction: str | None
     """Why the detections cannot be right."""
+    shown: int
+    """How many of the images, the first ones, may show something."""
+
+    @property
+    def best(self) -> list[float]:
+        """The best score in each image."""
+        return [float(found.scores.max(initial=0)) for found in self.detections]
 
     @property
     def strength(self) -> float:
-        """The mean of the best scores in each image; 0 if the detections cannot be right."""
-        if self.contradiction is not None:
-            return 0.0
-        return float(np.mean([found.scores.max(initial=0) for found in self.detections]))
+        """The mean of the best scores in images that may show something; 0 if the detections cannot be right."""
+        return 0.0 if self.contradiction is not None else float(np.mean(self.best[: self.shown]))
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether the scores hardly depend on the image."""
+        return bool(self.best) and max(self.best) - min(self.best) <= MAX_SPREAD * max(self.best)
 
 
 class Verdict(NamedTuple):
@@ -83,6 +99,7 @@ def weigh(
     images: Sequence[Image],
     draft: Callable[[Layout], Path],
     *,
+    shown: int,
     scales: bool = True,
 ) -> list[Verdict]:
     """Run a file as each candidate reads it, and judge them by what they find.
@@ -93,6 +110,8 @@ def weigh(
     images : sequence of ndarray
     draft : callable
         Writes the file with a layout, and returns its path.
+    shown : int
+        How many of the images, the first ones, may show something.
     scales : bool, default True
         Whether the file takes values of any range; one that takes bytes does not.
 
@@ -105,7 +124,7 @@ def weigh(
     for name, layout in candidates.items():
         key = repr(dataclasses.replace(layout, preprocessing={}))
         if key not in runs:
-            runs[key] = _Runs(layout, draft, images)
+            runs[key] = _Runs(layout, draft, images, shown)
         run, prepare = runs[key], layout.prepare
         own = run(prepare)
         others = {text: run(other) for text, other in alternatives(prepare, scales=scales).items()}
@@ -119,8 +138,8 @@ def weigh(
 class _Runs:
     """Runs a file, with the outputs read in one way, on images that are preprocessed in several."""
 
-    def __init__(self, layout: Layout, draft: Callable[[Layout], Path], images: Sequence[Image]) -> None:
-        self._images = images
+    def __init__(self, layout: Layout, draft: Callable[[Layout], Path], images: Sequence[Image], shown: int) -> None:
+        self._images, self._shown = images, shown
         self._outcomes: dict[Preprocessing, Outcome] = {}
         self._network: OnnxNetwork | None = None
         self._refusal = ""
@@ -132,9 +151,9 @@ class _Runs:
     def __call__(self, prepare: Preprocessing) -> Outcome:
         """Return the outcome of a preprocessing."""
         if self._network is None:
-            return Outcome([], self._refusal)
+            return Outcome([], self._refusal, self._shown)
         if prepare not in self._outcomes:
-            self._outcomes[prepare] = _outcome(self._network, prepare, self._images)
+            self._outcomes[prepare] = _outcome(self._network, prepare, self._images, self._shown)
         return self._outcomes[prepare]
 
 
@@ -164,14 +183,14 @@ def other_positions(prepare: Preprocessing) -> dict[str, Preprocessing]:
     return others
 
 
-def _outcome(network: OnnxNetwork, prepare: Preprocessing, images: Sequence[Image]) -> Outcome:
+def _outcome(network: OnnxNetwork, prepare: Preprocessing, images: Sequence[Image], shown: int) -> Outcome:
     """Run a file on images."""
     predict = Predictor(network, preprocessing=prepare, score_threshold=0)
     try:
         detections = [predict(image) for image in images]
     except Exception as error:  # ONNX Runtime's exceptions have no common class
-        return Outcome([], f"it does not run: {' '.join(str(error).split())[:100]}")
-    return Outcome(detections, _contradiction(detections))
+        return Outcome([], f"it does not run: {' '.join(str(error).split())[:100]}", shown)
+    return Outcome(detections, _contradiction(detections), shown)
 
 
 def _contradiction(detections: Sequence[Detections]) -> str | None:
@@ -185,8 +204,11 @@ def _contradiction(detections: Sequence[Detections]) -> str | None:
     ]
     if outside and np.mean(outside) > MAX_OUTSIDE:
         return f"{np.mean(outside):.0%} of the boxes are far outside of the image"
-    if len(scores) >= MANY and np.mean(scores >= 0.9995) > MAX_CERTAIN:
-        return f"{np.mean(scores >= 0.9995):.0%} of {len(scores)} scores are 1"
+    certain = [found.scores.max(initial=0) >= CERTAIN for found in confident]
+    if np.mean(certain) > MAX_CERTAIN:
+        return f"the best scores of {sum(certain)} of {len(certain)} images are 1"
+    if len(scores) > len(detections) and np.mean(scores >= CERTAIN) > MAX_CERTAIN:
+        return f"{np.mean(scores >= CERTAIN):.0%} of {len(scores)} scores are 1"
     return None
 
 
@@ -206,8 +228,10 @@ def _verdict(name: str, layout: Layout, own: Outcome, others: Mapping[str, Outco
             contradiction = f"scores reach {own.strength:.2f}, and {better.strength:.2f} with {text}"
         elif best > CONFIDENT and own.strength < WEAK * best:
             contradiction = f"scores reach {own.strength:.2f}, and {best:.2f} with another candidate"
-        weak = max((other.strength for text, other in others.items() if text.startswith("values")), default=None)
-        if contradiction is None and own.strength >= CONFIDENT and weak is not None and weak < WEAK * own.strength:
+        ranges = [other for text, other in others.items() if text.startswith("values")]
+        weak = max((other.strength for other in ranges), default=1.0)
+        is_seen = own.strength >= CONFIDENT and weak < WEAK * own.strength
+        if contradiction is None and is_seen and all(other.is_blind for other in ranges):
             evidence = f"scores reach {own.strength:.2f}, and {weak:.2f} with other ranges of values"
     return Verdict(name, layout, own, contradiction, evidence, is_indifferent)
 

@@ -211,7 +211,8 @@ def _weighed(
     """
     if options.try_image is None and _has_queries(file):  # whose config is beside them, and whose runs take long
         raise Question(_asking(file, candidates, {}))
-    images = [read_image(image) for image in (IMAGES if options.try_image is None else [options.try_image])]
+    tried = [] if options.try_image is None else [options.try_image]
+    images = [read_image(image) for image in (*tried, *IMAGES)]
     with tempfile.TemporaryDirectory(prefix="mmort-adopt-") as folder:
 
         def draft(layout: Layout) -> Path:
@@ -224,7 +225,7 @@ def _weighed(
                 raise ValueError(str(error).replace(str(target), str(path))) from None
             return target
 
-        verdicts = weigh(candidates, images, draft, scales=file.image.dtype != "uint8")
+        verdicts = weigh(candidates, images, draft, shown=len(tried) or len(images), scales=file.image.dtype != "uint8")
     drawn = [
         (f"{verdict.name}: {verdict}", images[0], verdict.outcome.detections[0].above(CONFIDENT))
         for verdict in verdicts
