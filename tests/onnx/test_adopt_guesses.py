@@ -10,8 +10,9 @@ import pytest
 import mmort
 import mmort.onnx
 from mmort.demo import IMAGES
-from mmort.onnx.adopt import Question
+from mmort.onnx.adopt import Question, evidence
 from mmort.onnx.adopt.foreign_file import cells
+from mmort.onnx.adopt.layout import Layout
 from mmort.onnx.adopt.presets import PRESETS
 from mmort.predict import read_image, write_image
 from tests.cli.running import refused, run
@@ -457,3 +458,21 @@ def test_image_processors_that_are_refused(tmp_path, settings, config, message):
     with pytest.raises(ValueError, match=message):
         write_queries(tmp_path, settings, config)
     assert not (tmp_path / "a.onnx").exists()
+
+
+@pytest.mark.parametrize(("others", "is_evidence"), [([0.01, 0.012, 0.011], True), ([0.01, 0.002, 0.005], False)])
+def test_a_network_must_be_blind_to_other_ranges(others, is_evidence):
+    """Scores that are low, but differ from image to image, are of a network that sees, and finds nothing."""
+
+    def outcome(scores):
+        found = [
+            mmort.Detections(np.ones((1, 4), np.float32), np.float32([score]), np.array([0]), ("a",), (9, 9))
+            for score in scores
+        ]
+        return evidence.Outcome(found, None, len(found))
+
+    layout = Layout.read({"boxes": "b", "box_format": "xyxy", "scores": "s", "preprocessing": {}})
+    verdict = evidence._verdict("yolox", layout, outcome([0.9, 0.7, 0.8]), {"values 0 to 1": outcome(others)}, 0.8)
+    assert verdict.contradiction is None
+    assert (verdict.evidence is not None) == is_evidence
+    assert (evidence.decide([verdict]) is verdict) == is_evidence
