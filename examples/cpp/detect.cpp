@@ -83,7 +83,7 @@ Input preprocess(const cv::Mat &picture, json settings) {
     if (settings.empty()) throw std::runtime_error("the file has no metadata of mmort export");
     if (settings.value("pad_or", 0) || settings.value("resize_backend", "cv2") != "cv2" ||
         settings.value("to_float32", false) || settings.value("interpolation", "bilinear") != "bilinear" ||
-        settings.value("inclusive_boxes", false))
+        settings.value("inclusive_boxes", false) || settings.value("by_ratio", false))
         throw std::runtime_error("this example resizes bytes with OpenCV, bilinear, and knows no padding by bits");
     const json padding = settings["padding"].is_object() ? settings["padding"] : json::object();
     const cv::Size size = resized_size(picture.size(), settings), canvas = padded_size(size, padding);

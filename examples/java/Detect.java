@@ -89,7 +89,8 @@ public class Detect {
         String padding = object.find() ? object.group(1) : "{}", settings = object.replaceAll("\"padding\": null");
         if (numbers(settings, "pad_or", 0)[0] != 0 || settings.contains("\"pillow\"")
                 || settings.contains("\"torchvision\"") || settings.contains("\"bicubic\"")
-                || flag(settings, "to_float32", false) || flag(settings, "inclusive_boxes", false))
+                || flag(settings, "to_float32", false) || flag(settings, "inclusive_boxes", false)
+                || flag(settings, "by_ratio", false))
             throw new IllegalArgumentException(
                     "this example resizes bytes as OpenCV does, bilinear, and knows no padding by bits");
         String[] classes = names.replaceAll("^\\[\"|\"\\]$", "").split("\", \"");

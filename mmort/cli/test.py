@@ -138,7 +138,8 @@ def run(arguments: argparse.Namespace) -> str | None:
         print(f"note: {', '.join(ignored)} does nothing: the file is what was exported", file=sys.stderr)
     classes = arguments.classes or network.classes
     has_texts = arguments.texts is not None or (isinstance(network, DetectorFile) and network.takes_texts)
-    by_name = arguments.classes is not None or has_texts
+    is_adopted = config is None and isinstance(network, DetectorFile) and network.contract.is_adopted
+    by_name = arguments.classes is not None or has_texts or is_adopted
     dataset = datasets.dataset(arguments, config, classes, labels_by_name=by_name)
     return _report(mmort.evaluate.test(network, dataset, config, options, predict=engines.predict_function(arguments)))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from mmort.contract.interface import Argument, Interface
 from mmort.contract.metadata import Metadata, read_metadata, write_entries
-from mmort.contract.tasks import IMG_SHAPE, INPUT, MASKS, PROPOSALS, TASKS, TEXT_INPUTS
+from mmort.contract.tasks import IMG_SHAPE, INPUT, MASKS, ORI_SHAPE, PROPOSALS, TASKS, TEXT_INPUTS, Tensor
 
 ADVICE = "mmort adopt MODEL.onnx --output FILE.onnx lets mmort run detectors of other exporters"
 """What helps with a file that has other inputs or outputs."""
@@ -43,6 +43,19 @@ class DetectorContract:
     def takes_img_shape(self) -> bool:
         """Whether the heights and widths of images are an input."""
         return IMG_SHAPE.name in self.inputs
+
+    @property
+    def is_adopted(self) -> bool:
+        """Whether ``mmort adopt`` made the file.
+
+        Other exporters than MMDetection do not pad a batch, and their labels follow names, not a data set's order.
+        """
+        return self.metadata.layout is not None
+
+    @property
+    def takes_ori_shape(self) -> bool:
+        """Whether the heights and widths of the original images are an input."""
+        return ORI_SHAPE.name in self.inputs
 
     @property
     def takes_proposals(self) -> bool:
@@ -91,9 +104,9 @@ def read(path: str, interface: Interface) -> DetectorContract:
     if metadata.texts is not None and not set(TEXT_INPUTS) <= names:
         missing = min(set(TEXT_INPUTS) - names)
         raise ValueError(f"{path}: a detector whose metadata has texts must have the input {missing}")
-    if takes_img_shape(interface):
-        further.add(IMG_SHAPE.name)
-    images = [argument for argument in interface.inputs if argument.name not in {*further, IMG_SHAPE.name}]
+    sizes = {tensor.name for tensor in (IMG_SHAPE, ORI_SHAPE)}
+    further |= {tensor.name for tensor in (IMG_SHAPE, ORI_SHAPE) if _takes(interface, tensor)}
+    images = [argument for argument in interface.inputs if argument.name not in further | sizes]
     channels = 3 if metadata.preprocessing is None else metadata.preprocessing.channels
     if (
         len(images) != 1
@@ -119,7 +132,12 @@ def read(path: str, interface: Interface) -> DetectorContract:
 
 def takes_img_shape(interface: Interface) -> bool:
     """Return whether a file takes the heights and widths of images; a weight may have the name of that input."""
-    return any(argument.name == IMG_SHAPE.name and argument.dtype == IMG_SHAPE.dtype for argument in interface.inputs)
+    return _takes(interface, IMG_SHAPE)
+
+
+def _takes(interface: Interface, tensor: Tensor) -> bool:
+    """Return whether a file has an input of the table."""
+    return any(argument.name == tensor.name and argument.dtype == tensor.dtype for argument in interface.inputs)
 
 
 def write(model: Any, metadata: Metadata) -> None:

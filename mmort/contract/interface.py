@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from mmort.contract.tasks import IMG_SHAPE
+from mmort.contract.tasks import IMG_SHAPE, ORI_SHAPE
 from mmort.schemas import ELEMENT_TYPES
+
+_WITH_DEFAULTS = (IMG_SHAPE.name, ORI_SHAPE.name)
+"""The inputs of files of mmort that may be left out, and then have the default of a weight of that name."""
 
 _DTYPES = {name: dtype for dtype, name in ELEMENT_TYPES.items()}
 """numpy's names by those of ONNX Runtime."""
@@ -60,7 +63,7 @@ class Interface(NamedTuple):
     @classmethod
     def of_session(cls, session: Any) -> Interface:
         """Return that of an ``onnxruntime.InferenceSession``."""
-        defaults = [value for value in session.get_overridable_initializers() if value.name == IMG_SHAPE.name]
+        defaults = [value for value in session.get_overridable_initializers() if value.name in _WITH_DEFAULTS]
         inputs = *map(_of_runtime, session.get_inputs()), *(_of_runtime(value, True) for value in defaults)
         outputs = tuple(map(_of_runtime, session.get_outputs()))
         return cls(inputs, outputs, session.get_modelmeta().custom_metadata_map)
@@ -72,7 +75,7 @@ class Interface(NamedTuple):
         inputs = [
             argument_of(value, value.name in weights)
             for value in model.graph.input
-            if value.name not in weights or value.name == IMG_SHAPE.name
+            if value.name not in weights or value.name in _WITH_DEFAULTS
         ]
         outputs = tuple(map(argument_of, model.graph.output))
         return cls(tuple(inputs), outputs, {entry.key: entry.value for entry in model.metadata_props})

@@ -47,6 +47,8 @@ class Prepared:
         Row and column of `input` at which the resized image starts: (0, 0) unless it is padded on all sides.
     turn_boxes, clip_boxes, inclusive_boxes : bool
         See `Preprocessing`.
+    box_offset : (float, float), optional
+        Row and column at which the image starts for boxes, if another than `offset`.
     """
 
     input: NDArray[np.float32]
@@ -58,6 +60,7 @@ class Prepared:
     turn_boxes: bool = False
     clip_boxes: bool = False
     inclusive_boxes: bool = False
+    box_offset: tuple[float, float] | None = None
 
     @property
     def border(self) -> tuple[int, int, int, int]:
@@ -67,7 +70,7 @@ class Prepared:
 
     def boxes_in_image(self, boxes: NDArray[np.float32]) -> NDArray[np.float32]:
         """Map boxes (N, 4) of `input`, x1, y1, x2, y2, to the original image."""
-        top, left = self.offset
+        top, left = self.offset if self.box_offset is None else self.box_offset
         mapped: NDArray[np.float32] = (boxes - np.array([left, top, left, top], np.float32)) / self.scale_factor
         if self.inclusive_boxes:
             mapped[:, 2:] += 1
@@ -150,6 +153,12 @@ class Preprocessing:
         more.
     color_type : {"color", "grayscale", "unchanged"}, default "color"
         What of an image is taken: blue, green and red; one channel; or all its channels, in their own dtype.
+    side_divisor : int, default 1
+        Round the sides of the resized image down to multiples of this, as YOLOS of transformers does.
+    by_ratio : bool, default False
+        Whether boxes are mapped to the original image by the ratio that it should have been resized by, as in YOLOX
+        and YOLOv5, rather than by that of its sides in whole pixels; with `padding` on all sides, half pixels count.
+        `keep_ratio` is true then, and `turn_size` false.
 
     Examples
     --------
@@ -181,6 +190,8 @@ class Preprocessing:
     clip_boxes: bool = False
     inclusive_boxes: bool = False
     color_type: ColorType = "color"
+    side_divisor: int = 1
+    by_ratio: bool = False
 
     def __post_init__(self) -> None:
         channels = {"color": 3, "grayscale": 1}.get(self.color_type, np.size(self.mean))
@@ -197,6 +208,10 @@ class Preprocessing:
             raise ValueError(f"preprocessing: pad_or must not be negative, got {self.pad_or}")
         if self.size_divisor < 1:
             raise ValueError(f"preprocessing: size_divisor must be positive, got {self.size_divisor}")
+        if self.side_divisor < 1:
+            raise ValueError(f"preprocessing: side_divisor must be positive, got {self.side_divisor}")
+        if self.by_ratio and (self.size is None or not self.keep_ratio or self.turn_size or self.turn_boxes):
+            raise ValueError("preprocessing: by_ratio must come with size, keep_ratio, no turn_size and no turn_boxes")
         for name, words in WORDS.items():
             if getattr(self, name) not in words:
                 choices = ", ".join(map(repr, words[:-1])) + f" or {words[-1]!r}"
@@ -263,11 +278,9 @@ class Preprocessing:
         return cls(**{**values, "padding": Padding(**values["padding"])})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings as numbers, lists and a dict, ready for JSON."""
+        """Return the settings as numbers, lists and a dict, ready for JSON; those that few files need only if set."""
         values = asdict(self, dict_factory=lambda items: {name: _plain(value) for name, value in items})
-        if self.color_type == "color":  # which files were before they could be others
-            del values["color_type"]
-        return values
+        return {name: value for name, value in values.items() if name not in _RARE or value != _RARE[name]}
 
     @property
     def channels(self) -> int:
@@ -315,10 +328,17 @@ class Preprocessing:
             rounded = round if self.rounding == "nearest" else int
             return max(1, rounded(width * scale)), max(1, rounded(height * scale))
         if self.rounding == "down":
-            return _fit_short_side(width, height, *sorted(self.size))
+            sides = _fit_short_side(width, height, *sorted(self.size))
+            width, height = (side - side % self.side_divisor for side in sides)
+            return max(1, width), max(1, height)
         scale = min(max(self.size) / max(width, height), min(self.size) / min(width, height))
         half = 0.0 if self.rounding == "truncate" else 0.5
         return max(1, int(width * scale + half)), max(1, int(height * scale + half))
+
+    @property
+    def is_centred(self) -> bool:
+        """Whether images are padded on all sides."""
+        return bool(self.pad_or) or (self.padding is not None and self.padding.centred)
 
     @property
     def fixed_shape(self) -> tuple[int, int] | None:
@@ -393,6 +413,13 @@ class Preprocessing:
             else:
                 target[:] = self._normalized(source, channel)
         scale = np.array([width / ori_shape[1], height / ori_shape[0]] * 2, np.float32)
+        box_offset: tuple[float, float] | None = None
+        if self.by_ratio:
+            assert self.size is not None
+            ratio = min(self.size[0] / ori_shape[1], self.size[1] / ori_shape[0])
+            scale = np.array([ratio] * 4, np.float32)
+            if padding.centred:
+                box_offset = (shape[0] - ori_shape[0] * ratio) / 2, (shape[1] - ori_shape[1] * ratio) / 2
         img_shape = shape if padding.in_image else (height, width)
         return Prepared(
             canvas,
@@ -404,6 +431,7 @@ class Preprocessing:
             self.turn_boxes,
             self.clip_boxes,
             self.inclusive_boxes,
+            box_offset,
         )
 
     def batch(self, images: Sequence[Prepared]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -465,6 +493,10 @@ def require_fields(name: str, values: dict[str, Any], settings: type[Any]) -> No
     known = [field.name for field in fields(settings)]
     if unknown := [key for key in values if key not in known]:
         raise ValueError(f"{name} has no entry {', '.join(unknown)}; its entries: {', '.join(known)}")
+
+
+_RARE = {"color_type": "color", "side_divisor": 1, "by_ratio": False}
+"""Settings that programs in other languages do not know, with their defaults."""
 
 
 def _plain(value: Any) -> Any:

@@ -77,6 +77,7 @@ TEXT = Tensor("text", "float32", (1, "T", "D"), "the features of a caption's tok
 TEXT_POSITIONS = Tensor("text_positions", "int64", (1, "T"), "the position of each token in its phrase")
 TEXT_SHARES = Tensor("text_shares", "float32", ("s", "c"), "the share that each token has in each class")
 IMG_SHAPE = Tensor("img_shape", "int64", ("N", 2), "height and width of each image without its padding; 0 means all")
+ORI_SHAPE = Tensor("ori_shape", "int64", ("N", 2), "height and width of each original image; 0 means img_shape")
 
 DETS = Tensor(
     *("dets", "float32", ("N", "K", (5, 6))),
@@ -169,7 +170,7 @@ class Task:
 
 DETECTION = Task(
     "detection",
-    inputs=(INPUT, PROPOSALS, TEXT, TEXT_POSITIONS, TEXT_SHARES, IMG_SHAPE),
+    inputs=(INPUT, PROPOSALS, TEXT, TEXT_POSITIONS, TEXT_SHARES, IMG_SHAPE, ORI_SHAPE),
     outputs=(DETS, LABELS, MASKS, SEMANTIC, KEYPOINTS, PANOPTIC),
     forms=(BOXES, WITH_MASKS, WITH_SEMANTIC, WITH_KEYPOINTS),
     for_programs=(PANOPTIC.name,),

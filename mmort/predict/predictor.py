@@ -278,7 +278,8 @@ class Predictor:
             A folder, a file, or a pattern such as ``"photos/**/*.jpg"``, see `list_images`; or images as `__call__`
             takes them.  An iterator is read ahead, by one batch more than run at the same time.
         batch_size : int, default 1
-            Images that run together, padded to a common size as MMDetection does.
+            Images that run together, padded to a common size as MMDetection does; with a file of ``mmort adopt``,
+            only those of the same size.
         return_exceptions : bool, default False
             For an image that cannot be processed, yield the exception in its position, instead of raising it.
 
@@ -308,6 +309,8 @@ class Predictor:
     def run(self, images: Sequence[Prepared]) -> list[Detections]:
         """Detect objects in images that are preprocessed already, in one batch.
 
+        With a file of ``mmort adopt``, images of different sizes run apart, as padding would change what is detected.
+
         Parameters
         ----------
         images : sequence of Prepared
@@ -321,13 +324,35 @@ class Predictor:
         ValueError
             If an image does not fit a file of fixed size, or the network's outputs are not detections.
         """
-        size = self.network.input_shape[0] or max(1, len(images))
-        detections = []
-        for start in range(0, len(images), size):
-            chunk = images[start : start + size]
+        found: dict[int, Detections] = {}
+        for indices in self._chunks(images):
+            chunk = [images[index] for index in indices]
             input, img_shape = self.input_of(chunk)
-            detections += self.detections_of(chunk, input, self.network(input, img_shape))
-        return detections
+            outputs = self._run_network(chunk, input, img_shape)
+            found.update(zip(indices, self.detections_of(chunk, input, outputs), strict=True))
+        return [found[index] for index in range(len(images))]
+
+    def _run_network(
+        self, images: Sequence[Prepared], input: NDArray[np.float32], img_shape: NDArray[np.int64]
+    ) -> Sequence[NDArray[Any]]:
+        """Return the network's outputs, which may depend on the sizes of the original images."""
+        if not isinstance(self.network, DetectorFile) or not self.network.contract.takes_ori_shape:
+            return self.network(input, img_shape)
+        ori_shape = np.zeros((len(input), 2), np.int64)
+        ori_shape[: len(images)] = [image.ori_shape for image in images]
+        return self.network(input, img_shape, ori_shape)
+
+    def _chunks(self, images: Sequence[Prepared]) -> Iterator[list[int]]:
+        """Yield the indices of images that the network takes together."""
+        number, *sides = self.network.input_shape
+        separates = isinstance(self.network, DetectorFile) and self.network.contract.is_adopted and None in sides
+        groups: dict[tuple[int, int] | None, list[int]] = {}
+        for index, image in enumerate(images):
+            groups.setdefault(image.pad_shape if separates else None, []).append(index)
+        for indices in groups.values():
+            size = number or len(indices)
+            for start in range(0, len(indices), size):
+                yield indices[start : start + size]
 
     def input_of(self, images: Sequence[Prepared]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return the network's arguments for images that it takes in one batch: the first stage of `run`.

@@ -54,7 +54,7 @@ COMMANDS = {
     ),
     "upgrade": Command((mmort.onnx.upgrade,), {}, {"in_place", "json"}),
     "portable": Command((mmort.onnx.make_portable,), {"portable": "form"}, {"in_place", "json"}),
-    "adopt": Command((mmort.onnx.adopt,), MODEL | {"set": "layout"}),
+    "adopt": Command((mmort.onnx.adopt,), MODEL | {"set": "layout"}, {"presets"}),
     "accelerate": Command((mmort.onnx.accelerate,), MODEL | {"input": "inputs"}, {"threads", "json"}),
     "quantize": Command(
         (mmort.evaluate.dataset_of, mmort.onnx.quantize),

@@ -1,8 +1,10 @@
-"""Tiny files with the names, metadata and shapes of other exporters, whose outputs are any arrays."""
+"""Tiny files with the names, metadata and shapes of other exporters, whose outputs are any arrays; and their boxes."""
 
 import numpy as np
 import onnx
 import onnx.helper as oh
+
+import mmort
 
 HEIGHT, WIDTH = 64, 96
 CLASSES = ["cat", "dog", "owl"]
@@ -54,3 +56,38 @@ def write_yolo(path):
     """Write a file as ultralytics does, for images of 640 x 640, that detects nothing."""
     rows = np.concatenate([np.full((4, 2), 100.0), np.zeros((3, 2))])
     write(path, {"output0": rows}, image=(1, 3, 640, 640), metadata=ultralytics())
+
+
+def corners(boxes):
+    """Return boxes cx, cy, w, h as two corners."""
+    return np.concatenate([boxes[:, :2] - boxes[:, 2:] / 2, boxes[:, :2] + boxes[:, 2:] / 2], 1)
+
+
+def iou(box, boxes):
+    """Return the IoU of a box with boxes."""
+    sides = np.minimum(box[2:], boxes[:, 2:]) - np.maximum(box[:2], boxes[:, :2])
+    inner = np.prod(np.maximum(sides, 0), 1)
+    return inner / (np.prod(box[2:] - box[:2]) + np.prod(boxes[:, 2:] - boxes[:, :2], 1) - inner)
+
+
+def suppressed(boxes, scores, labels, threshold):
+    """Return the indices of the boxes that greedy suppression within classes keeps, best first."""
+    kept = []
+    for index in np.argsort(-scores, kind="stable"):
+        same = [other for other in kept if labels[other] == labels[index]]
+        if not same or (iou(boxes[index], boxes[same]) <= threshold).all():
+            kept.append(index)
+    return np.array(kept, int)
+
+
+def detect(path, image=None):
+    """Return the detections of a file; without an image, in one of the input's size, so that pixels are the same."""
+    return mmort.Predictor(path, score_threshold=0)(np.zeros((HEIGHT, WIDTH, 3), np.uint8) if image is None else image)
+
+
+def assert_detects(detections, boxes, scores, labels):
+    """Check detections against rows in any order."""
+    order = np.argsort(-np.asarray(scores), kind="stable")
+    np.testing.assert_allclose(detections.scores, np.asarray(scores)[order], rtol=1e-5)
+    np.testing.assert_array_equal(detections.labels, np.asarray(labels)[order])
+    np.testing.assert_allclose(detections.boxes, np.asarray(boxes)[order], rtol=1e-4, atol=1e-3)

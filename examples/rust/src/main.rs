@@ -134,6 +134,7 @@ fn run(model: &str, path: &str, library: Option<&String>) -> Result<(), Box<dyn 
         || settings["interpolation"].as_str() == Some("bicubic")
         || flag(&settings, "to_float32", false)
         || flag(&settings, "inclusive_boxes", false)
+        || flag(&settings, "by_ratio", false)
     {
         return Err("this example resizes bytes as OpenCV does, bilinear, and knows no padding by bits".into());
     }

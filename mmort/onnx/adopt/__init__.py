@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from mmort.onnx._extras import needed_by
+from mmort.onnx.adopt.options import AdoptOptions
+from mmort.onnx.adopt.question import Question
 from mmort.onnx.adopt.summary import Adoption
+
+__all__ = ["Adoption", "Question", "adopt"]
 
 
 def adopt(
@@ -16,12 +21,16 @@ def adopt(
     layout: Mapping[str, Any] | None = None,
     *,
     config: str | os.PathLike[str] | None = None,
+    preset: str | None = None,
+    try_image: str | os.PathLike[str] | None = None,
+    show: str | os.PathLike[str] | None = None,
     force: bool = False,
 ) -> Adoption:
     """Write a detector's file of another exporter with mmort's outputs ``dets`` and ``labels``, and its metadata.
 
-    Files of ultralytics, transformers, torchvision, RF-DETR, YOLOX, PaddleDetection and detectron2 are recognized by
-    their metadata, and by the names and shapes of their outputs.  For others `layout` says what the outputs mean;
+    Files of ultralytics, YOLOv5, transformers, torchvision, RF-DETR, PaddleDetection, detectron2 and TensorFlow are
+    recognized by their metadata, and by the names and shapes of their outputs.  What a file does not say is a guess,
+    which runs on images must support, or `preset` names its exporter.  For others `layout` says what the outputs mean;
     `Layout` in `mmort.onnx.adopt.layout` has all entries.  The network's nodes stay as they are, and nodes of standard
     operators are appended.  Before the file is written it is run, and detections that contradict the layout are
     refused.
@@ -41,6 +50,12 @@ def adopt(
     config : path, optional
         Of a model of transformers, the folder with ``config.json`` and ``preprocessor_config.json``; of a file of
         MMDetection or MMDeploy, the detector's config.
+    preset : str, optional
+        The exporter, by its name in `mmort.onnx.adopt.presets.PRESETS`, of a file that does not say it.
+    try_image : path, optional
+        An image with objects to find, on which guesses are tried, beside images of digits.
+    show : path, optional
+        An image file for what the guesses find in `try_image`, side by side.
     force : bool, default False
         Whether to replace `output` if it exists.
 
@@ -51,6 +66,9 @@ def adopt(
 
     Raises
     ------
+    Question
+        If the file does not say all that is needed, and runs do not show it; a ValueError whose text has the
+        arguments that would say it.  Nothing is written then.
     ValueError
         If the file is not a detector's, an entry of the layout is missing or wrong, or the adopted file does not run
         or contradicts the layout.  Nothing is written then.
@@ -93,4 +111,5 @@ def adopt(
     """
     with needed_by("mmort.onnx.adopt"):
         from mmort.onnx.adopt.pipeline import adopt_file
-    return adopt_file(path, output, layout, config, force=force)
+    folder, image, sheet = (None if file is None else Path(file) for file in (config, try_image, show))
+    return adopt_file(path, output, layout, AdoptOptions(folder, preset, image, sheet, force))

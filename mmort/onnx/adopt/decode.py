@@ -12,11 +12,12 @@ import onnx
 import onnx.helper
 from numpy.typing import NDArray
 
-from mmort.contract.tasks import DETS, IMG_SHAPE, KEYPOINTS, LABELS, MASKS
+from mmort.contract.tasks import DETS, KEYPOINTS, LABELS, MASKS
+from mmort.onnx.adopt.foreign_file import ForeignFile
+from mmort.onnx.adopt.inputs import Sizes, Tensor, replace_inputs
 from mmort.onnx.adopt.layout import Columns, Layout
-from mmort.onnx.adopt.recognize import ForeignFile, Tensor
 from mmort.onnx.graph import inspection, structure
-from mmort.onnx.graph.builder import BOOL, END, FLOAT, INT64, FunctionBuilder, Value
+from mmort.onnx.graph.builder import END, FLOAT, INT64, FunctionBuilder, Value
 
 MIN_OPSET = 11
 
@@ -46,7 +47,7 @@ class _Nodes(FunctionBuilder):
 def append_decoder(model: onnx.ModelProto, layout: Layout, file: ForeignFile) -> None:
     """Replace a model's outputs by those of `Network`, in place; an input (3, H, W) gets a batch of one.
 
-    An input with a mask of the images' pixels is computed from ``img_shape``, an input instead.
+    Other inputs than the image are computed from ``img_shape`` and ``ori_shape``, inputs instead of them.
 
     Parameters
     ----------
@@ -69,15 +70,19 @@ def append_decoder(model: onnx.ModelProto, layout: Layout, file: ForeignFile) ->
         )
     original = {name: f"mmort/adopt/original_{name}" for name in (tensor.name for tensor in _SIZES)}
     structure.rename(graph, original)
-    input = next(value for value in graph.input if value.name == file.image.name)
     op = _Nodes(opset)
-    is_single = len(input.type.tensor_type.shape.dim) == 3
-    if is_single:
-        _add_batch(graph, input, op)
-    img_shape = None if file.pixel_mask is None else _replace_pixel_mask(graph, input, file.pixel_mask, op)
+    is_single = len(file.image.shape or ()) == 3
+    prepare = layout.prepare
+    input, image_sizes = replace_inputs(
+        graph,
+        file.inputs,
+        op,
+        needs_scale=layout.box_unit == "original",
+        is_padded=prepare.keep_ratio and (prepare.padding is not None or prepare.size_divisor > 1),
+    )
     before, op.nodes = op.nodes, []
     tensors = {name: Value(op, original.get(name, name)) for name in file.outputs}
-    decoder = _Decoder(op, layout, input, img_shape, tensors, file.outputs, is_single=is_single)
+    decoder = _Decoder(op, layout, input, image_sizes, tensors, file.outputs, is_single=is_single)
     results = decoder.results()
     for name, value in results.items():
         op.nodes.append(onnx.helper.make_node("Identity", [value.handle], [name], f"mmort/adopt/{name}"))
@@ -94,40 +99,6 @@ def append_decoder(model: onnx.ModelProto, layout: Layout, file: ForeignFile) ->
             graph.output.append(formal)
 
 
-def _add_batch(graph: onnx.GraphProto, input: onnx.ValueInfoProto, op: _Nodes) -> None:
-    """Give an input (3, H, W) a batch of one image, and add the nodes that remove it."""
-    sizes = [size.dim_value or size.dim_param or None for size in input.type.tensor_type.shape.dim]
-    image = op.Gather(Value(op, input.name), np.array(0), axis=0)
-    structure.rename(graph, {input.name: image.handle})
-    input.CopyFrom(onnx.helper.make_tensor_value_info(input.name, FLOAT, [1, *sizes]))
-
-
-def _replace_pixel_mask(graph: onnx.GraphProto, input: onnx.ValueInfoProto, mask: Tensor, op: _Nodes) -> Value:
-    """Compute the mask of the images' pixels, (N, H, W), from heights and widths (N, 2), an input instead of it."""
-    names = {name: f"mmort/adopt/original_{name}" for name in (IMG_SHAPE.name, mask.name)}
-    structure.rename(graph, names)
-    index = next(index for index, value in enumerate(graph.input) if value.name == mask.name)
-    number = input.type.tensor_type.shape.dim[0]
-    sizes = [number.dim_value or number.dim_param or None, 2]
-    graph.input[index].CopyFrom(onnx.helper.make_tensor_value_info(IMG_SHAPE.name, INT64, sizes))
-    img_shape, shape = Value(op, IMG_SHAPE.name), op.Shape(Value(op, input.name))
-
-    def inside(axis: int, form: list[int]) -> Value:
-        """Return which rows or columns the images have, in the form of a mask."""
-        numbers = op.Range(np.array(0), op.Gather(shape, np.array(axis)), np.array(1))
-        limits = op.Slice(img_shape, [axis - 2], [axis - 1], [1])
-        return op.Reshape(op.Reshape(numbers, [1, -1]) < limits, form)
-
-    is_inside = inside(2, [0, -1, 1]) & inside(3, [0, 1, -1])
-    cast = onnx.helper.make_node("Cast", [is_inside.handle], [names[mask.name]], op.name("mask"), to=_MASKS[mask.dtype])
-    op.nodes.append(cast)
-    return img_shape
-
-
-_MASKS = {"int64": INT64, "float32": FLOAT, "bool": BOOL}
-"""The types that a mask of pixels may have."""
-
-
 class _Decoder:
     """Writes the nodes of a layout."""
 
@@ -136,16 +107,24 @@ class _Decoder:
         op: _Nodes,
         layout: Layout,
         input: onnx.ValueInfoProto,
-        img_shape: Value | None,
+        image_sizes: Sizes | None,
         tensors: Mapping[str, Value],
         outputs: Mapping[str, Tensor],
         *,
         is_single: bool,
     ) -> None:
         self.op, self.layout, self.tensors, self.outputs, self.is_single = op, layout, tensors, outputs, is_single
-        self.image, self.img_shape = Value(op, input.name), img_shape
-        height, width = (size.dim_value for size in input.type.tensor_type.shape.dim[2:])
+        self.image, self.image_sizes = Value(op, input.name), image_sizes
+        number, _, height, width = (size.dim_value for size in input.type.tensor_type.shape.dim)
         self.fixed_size = (height, width) if height and width else None
+        boxes = self._known("boxes", layout.parts("boxes")[0])
+        self.is_flat = not is_single and len(boxes.shape or ()) == 2
+        """Whether the rows of all images of a batch follow each other."""
+        if self.is_flat and number != 1 and not (layout.batch_index or layout.row_counts):
+            raise ValueError(
+                f"adopt: boxes of {boxes} must have batch_index or row_counts, which say whose they are, as the file "
+                "takes several images"
+            )
 
     def results(self) -> dict[str, Value]:
         """Return ``dets`` (N, K, 5), best first, ``labels`` (N, K), -1 in unused rows, and the masks of those rows."""
@@ -154,7 +133,7 @@ class _Decoder:
         class_count: Value | None = None
         if layout.labels is not None:
             labels = self._vector("labels").to(INT64)
-            scores = self._probabilities(self._vector("scores"))
+            scores = self._of_used_rows(self._probabilities(self._vector("scores")))
             if layout.background == "first":
                 labels = labels - np.array(1)
         else:
@@ -200,9 +179,14 @@ class _Decoder:
 
     def _keypoints(self, indices: Value) -> Value:
         """Return x, y and score of the keypoints (N, K, 3 P) of the boxes with indices."""
-        points, columns = self._matrix("keypoints"), self.layout.columns("keypoints")
-        size = (self.outputs[columns.output].shape or ())[1 if self.layout.columns_first else -1]
-        end = size if columns.end is None else columns.end
+        columns = self.layout.columns("keypoints")
+        tensor = self._known("keypoints", columns)
+        value, rank = self._batch_of(tensor)
+        if rank == 4 and columns == (columns.output, 0, None):  # of keypoints, and x, y and score of each
+            points, end = self.op.Reshape(value, [0, 0, -1]), (tensor.shape or ())[-1]
+        else:
+            points, size = self._matrix("keypoints"), (tensor.shape or ())[1 if self.layout.columns_first else -1]
+            end = size if columns.end is None else columns.end
         if end is not None and (end - columns.first) % self.layout.keypoint_columns:
             raise ValueError(
                 f"adopt: keypoints must be {self.layout.keypoint_columns} columns for each, got "
@@ -326,11 +310,19 @@ class _Decoder:
             first, second = first - half, first + half
         elif layout.box_format == "xywh":
             second = first + second
+        elif layout.box_format == "yxyx":
+            first, second = (op.Gather(corner, [1, 0], axis=2) for corner in (first, second))
         corners = op.Concat(first, second, axis=2)
-        if layout.box_unit == "relative" and self.img_shape is None:
+        if layout.box_unit == "original":
+            assert self.image_sizes is not None
+            assert self.image_sizes.scale is not None
+            return corners * op.Reshape(op.Gather(self.image_sizes.scale, [1, 0, 1, 0], axis=1), [-1, 1, 4])
+        if layout.box_unit == "relative" and self.image_sizes is None:
             corners = corners * op.Gather(op.Shape(self.image), [3, 2, 3, 2]).to(FLOAT)
         elif layout.box_unit == "relative":  # to the image, whose size the network sees, not to the padded input
-            corners = corners * op.Reshape(op.Gather(self.img_shape, [1, 0, 1, 0], axis=1).to(FLOAT), [0, 1, 4])
+            assert self.image_sizes is not None
+            resized = op.Gather(self.image_sizes.resized, [1, 0, 1, 0], axis=1).to(FLOAT)
+            corners = corners * op.Reshape(resized, [-1, 1, 4])
         return corners
 
     def _boxes_around_cells(self) -> Value:
@@ -377,7 +369,33 @@ class _Decoder:
             scores = op.Slice(scores, [begin], [end], [2])
         if layout.objectness is not None:
             scores = scores * op.Reshape(self._probabilities(self._vector("objectness")), [0, -1, 1])
-        return scores
+        return self._of_used_rows(scores)
+
+    def _of_used_rows(self, scores: Value) -> Value:
+        """Return scores (N, boxes, ...), with 0 in rows that are not of an image."""
+        op, layout = self.op, self.layout
+        if layout.batch_index is None and layout.row_counts is None:
+            return scores
+        images = op.Slice(op.Shape(self.image), [0], [1], [0])
+        if layout.batch_index is not None:
+            numbers = op.Reshape(op.Range(np.array(0), op.Squeeze(images), np.array(1)), [-1, 1])
+            is_used = op.Equal(self._vector("batch_index").to(INT64), numbers)
+        else:
+            counts = self._row_counts()
+            rows = op.Range(np.array(0), op.Gather(op.Shape(scores), np.array(1)), np.array(1))
+            ends = op.CumSum(counts, np.array(0)) if self.is_flat else counts
+            is_used = rows < ends
+            if self.is_flat:
+                is_used = is_used & ~(rows < ends - counts)
+        if layout.labels is None:
+            is_used = op.Reshape(is_used, op.Concat(op.Shape(is_used), [1], axis=0))
+        return op.Where(is_used, scores, np.float32(0))
+
+    def _row_counts(self) -> Value:
+        """Return how many rows each image has, (N, 1)."""
+        columns = self.layout.columns("row_counts")
+        self._known("row_counts", columns)
+        return self.op.Reshape(self.tensors[columns.output].to(INT64), [-1, 1])
 
     def _probabilities(self, values: Value) -> Value:
         """Return scores after the activation."""
@@ -399,6 +417,10 @@ class _Decoder:
         value, rank = self.tensors[tensor.name], len(tensor.shape or ())
         if tensor.dtype != "float32":
             value = value.to(FLOAT)
+        if self.is_flat and rank < 3:
+            images = self.op.Slice(self.op.Shape(self.image), [0], [1], [0])
+            ones = self.op.value(np.ones(rank, np.int64))
+            return self.op.Expand(self._with_batch(value), self.op.Concat(images, ones, axis=0)), rank + 1
         return (self._with_batch(value), rank + 1) if self.is_single else (value, rank)
 
     def _matrix(self, entry: str, count: int | None = None) -> Value:
@@ -435,7 +457,7 @@ class _Decoder:
         text, (_, first, end) = getattr(self.layout, entry), columns
         sizes = tensor.shape or ()
         axis = -2 if self.layout.columns_first else -1
-        width = sizes[axis] if len(sizes) == (2 if self.is_single else 3) else 1
+        width = sizes[axis] if len(sizes) == (2 if self.is_single or self.is_flat else 3) else 1
         if width is not None and max(first + 1, end or 0) > width:
             raise ValueError(f"adopt: {entry} must be among the {width} columns of {tensor.name}, got {text[:80]!r}")
         end = width if end is None else end

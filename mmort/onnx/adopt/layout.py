@@ -15,14 +15,17 @@ from mmort.contract.preprocessing import Preprocessing
 from mmort.limits import MAX_DETECTIONS, MAX_PARTS
 
 _CHOICES = {
-    "box_format": ("xyxy", "xywh", "cxcywh", "ltrb"),
-    "box_unit": ("pixels", "relative"),
+    "box_format": ("xyxy", "xywh", "cxcywh", "ltrb", "yxyx"),
+    "box_unit": ("pixels", "relative", "original"),
     "activation": ("none", "sigmoid", "softmax"),
     "background": ("none", "first", "last"),
 }
 """The words that entries of a layout may be."""
 
-OUTPUT_ENTRIES = ("boxes", "scores", "labels", "objectness", "angle", "keypoints", "masks", "prototypes")
+OUTPUT_ENTRIES = (
+    *("boxes", "scores", "labels", "objectness", "angle", "keypoints", "masks", "prototypes"),
+    *("batch_index", "row_counts"),
+)
 """The entries that name outputs, or columns of them."""
 
 _JOIN = " + "
@@ -63,12 +66,18 @@ class Layout(Schema):
 
     Parameters
     ----------
+    inputs : dict, optional
+        What inputs besides the image hold, by name; `mmort.onnx.adopt.inputs.MEANINGS` has the words.  The usual names
+        are known.
+    channels_last : bool, optional
+        Whether the image is (N, H, W, 3).  By default that is read from the input's shape.
     boxes : str
         Four numbers for each box.
-    box_format : {"xyxy", "xywh", "cxcywh", "ltrb"}
-        Two corners; a corner, width and height; the centre, width and height; or, with `strides`, the distances of the
-        left, top, right and bottom side from the middle of a cell, in cells.  Instead of each distance there may be as
-        many columns as it has values, whose softmax is the probability of 0, 1, 2 and so on, as in PicoDet.
+    box_format : {"xyxy", "xywh", "cxcywh", "ltrb", "yxyx"}
+        Two corners, x first or with "yxyx" y first; a corner, width and height; the centre, width and height; or, with
+        `strides`, the distances of the left, top, right and bottom side from the middle of a cell, in cells.  Instead
+        of each distance there may be as many columns as it has values, whose softmax is the probability of 0, 1, 2 and
+        so on, as in PicoDet.
     scores : str
         A score for each box and class, or, with `labels`, for each box.
     labels : str, optional
@@ -88,14 +97,18 @@ class Layout(Schema):
         An output (N, masks, h, w).  The mask of a box is their sum with the columns of `masks` as factors.
     mask_format : dict, optional
         The parameters of `mmort.predict.MaskFormat`, required with `masks`.
-    box_unit : {"pixels", "relative"}, default "pixels"
-        Pixels of the input, or shares of its width and height.
+    box_unit : {"pixels", "relative", "original"}, default "pixels"
+        Pixels of the input, shares of its width and height, or pixels of the original image.
     activation : {"none", "sigmoid", "softmax"}, default "none"
         What turns scores and objectness into probabilities.
     background : {"none", "first", "last"}, default "none"
         The class that is no object.
     columns_first : bool, default False
         Whether outputs are (N, columns, boxes).
+    batch_index : str, optional
+        The index in the batch of the image that a row belongs to, where the rows of all images follow each other.
+    row_counts : str, optional
+        How many rows each image has, where those of all images follow each other, or each has further, unused ones.
     strides : tuple of int, optional
         Boxes are offsets from the cells of grids with these strides, and logarithms of sizes in cells, as in YOLOX; or
         distances, with `box_format` ltrb.
@@ -126,6 +139,8 @@ class Layout(Schema):
 
     reader: ClassVar[str] = "adopt"
 
+    inputs: Config | None = None
+    channels_last: bool | None = None
     boxes: str
     box_format: str
     scores: str
@@ -141,6 +156,8 @@ class Layout(Schema):
     activation: str = "none"
     background: str = "none"
     columns_first: bool = False
+    batch_index: str | None = None
+    row_counts: str | None = None
     strides: list[int] | None = None
     multi_label: bool = False
     iou_threshold: float | None = None
@@ -151,33 +168,32 @@ class Layout(Schema):
     preprocessing: Config
 
     @classmethod
-    def read(cls, entries: Mapping[str, Any], outputs: str = "") -> Layout:
+    def read(cls, entries: Mapping[str, Any]) -> Layout:
         """Return a layout of entries, complete and checked.
-
-        Parameters
-        ----------
-        entries : mapping
-        outputs : str, optional
-            The file's outputs, for the message about entries that are missing.
 
         Raises
         ------
         ValueError
             If an entry is unknown, missing, or not what it must be; the message names it.
         """
+        return read_entries("the layout", cls, dict(entries))
+
+    @classmethod
+    def missing(cls, entries: Mapping[str, Any]) -> list[str]:
+        """Return the names of the required entries that are missing, with the words that they may be.
+
+        Raises
+        ------
+        ValueError
+            If an entry is unknown.
+        """
         fields = dataclasses.fields(cls)
         known = [field.name for field in fields]
         if unknown := [suggested(name, known) for name in entries if name not in known]:
             raise ValueError(f"adopt: a layout has no entry {', '.join(unknown)}; its entries: {', '.join(known)}")
         required = [field.name for field in fields if field.default is dataclasses.MISSING]
-        missing = [name for name in required if name not in entries]
-        if missing:
-            words = [f"{name} ({', '.join(_CHOICES[name])})" if name in _CHOICES else name for name in missing]
-            raise ValueError(
-                f"adopt: the file does not say what {', '.join(words)} {'is' if len(words) == 1 else 'are'}; pass "
-                f"--layout FILE.json or --set NAME=VALUE with it{outputs and f'; its outputs: {outputs}'}"
-            )
-        return read_entries("the layout", cls, dict(entries))
+        names = [name for name in required if name not in entries]
+        return [f"{name} ({', '.join(_CHOICES[name])})" if name in _CHOICES else name for name in names]
 
     def check(self, name: str) -> None:
         """Raise a ValueError if entries are not among the words that they may be, or contradict each other."""
@@ -201,6 +217,12 @@ class Layout(Schema):
             self.strides is not None and self.box_format not in ("cxcywh", "ltrb")
         ):
             raise ValueError("adopt: box_format must be cxcywh or ltrb with strides, and ltrb has strides")
+        if self.box_unit == "original" and (self.masks or self.keypoints or self.strides or self.prepare.is_centred):
+            raise ValueError(
+                "adopt: with box_unit original there are no masks, keypoints and strides, and padding is not centred"
+            )
+        if self.batch_index is not None and self.row_counts is not None:
+            raise ValueError("adopt: batch_index and row_counts exclude each other")
         if self.multi_label and self.class_agnostic:
             raise ValueError("adopt: class_agnostic must be false with multi_label, as a box would suppress itself")
         if self.labels is not None and (self.multi_label or self.activation == "softmax"):

@@ -13,8 +13,9 @@ from mmort.contract.mask_format import covered_area
 from mmort.contract.metadata import read_preprocessing
 from mmort.contract.preprocessing import Preprocessing
 from mmort.contract.tasks import DETS, LABELS, MASKS
+from mmort.onnx.adopt.foreign_file import Entries, ForeignFile
 from mmort.onnx.adopt.layout import Layout, merged
-from mmort.onnx.adopt.recognize import Entries, ForeignFile
+from mmort.onnx.adopt.question import Question
 from mmort.onnx.adopt.trial import check_classes, run_trial
 from mmort.predict.engines.onnxruntime import OnnxNetwork
 
@@ -53,7 +54,7 @@ def read_layout(path: str | os.PathLike[str], config: Path | None, entries: Mapp
         )
     stated = merged({} if config is None else _of_config(config, entries), entries)
     if "preprocessing" not in stated:
-        raise ValueError(
+        raise Question(
             f"adopt: a file of {EXPORTER} does not say how images become its input; pass --config CONFIG.py, the "
             "detector's config"
         )

@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 import dataclasses
+import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 from numpy.typing import NDArray
 
 import mmort
+from mmort._files.outputs import require_new, require_output
+from mmort.configs.schema import suggested
 from mmort.contract import Metadata, write
 from mmort.contract.metadata import is_complete
+from mmort.demo import IMAGES
+from mmort.detections.drawing import contact_sheet
+from mmort.images import read_image, write_image
 from mmort.onnx.adopt import mmdetection
 from mmort.onnx.adopt.decode import append_decoder
+from mmort.onnx.adopt.evidence import CONFIDENT, decide, weigh
+from mmort.onnx.adopt.foreign_file import NOISE, ForeignFile
+from mmort.onnx.adopt.inputs import MEANINGS, Inputs, Tensor, example_feeds, read_inputs
 from mmort.onnx.adopt.layout import OUTPUT_ENTRIES, Layout, merged
-from mmort.onnx.adopt.recognize import PIXEL_MASK, ForeignFile, Tensor, recognize
-from mmort.onnx.adopt.summary import Adoption
-from mmort.onnx.adopt.trial import NOISE, check_meaning, run_trial
+from mmort.onnx.adopt.options import AdoptOptions
+from mmort.onnx.adopt.presets import PRESETS, QUERIES, fitting
+from mmort.onnx.adopt.question import Question
+from mmort.onnx.adopt.recognize import recognize
+from mmort.onnx.adopt.summary import Adoption, preprocessing_text
+from mmort.onnx.adopt.trial import check_meaning, run_trial
 from mmort.onnx.describe import describe
 from mmort.onnx.graph import files, inspection
 from mmort.onnx.verify.random_inputs import check_stated_sizes
 from mmort.onnx.verify.sessions import open_session, refusals
 from mmort.predict.engines.onnxruntime import OnnxNetwork
+from mmort.predict.predictor import Predictor
 
 _ALL = 2**24
 """More boxes than any file has, and exact as a float32."""
@@ -35,47 +48,47 @@ def adopt_file(
     path: files.PathLike,
     output: files.PathLike,
     layout: Mapping[str, Any] | None,
-    config: files.PathLike | None,
-    *,
-    force: bool,
+    options: AdoptOptions,
 ) -> Adoption:
     """Write a detector's file as mmort runs it; `mmort.onnx.adopt` describes the arguments."""
-    files.check_output(output, force=force)
-    if config is not None and not Path(config).exists():
+    files.check_output(output, force=options.force)
+    if options.show is not None:
+        if options.try_image is None:
+            raise ValueError("adopt: show must come with try_image, the image that is drawn")
+        require_output(options.show)
+        if not options.force:
+            require_new(options.show)
+    config, stated = options.config, dict(layout or {})
+    if config is not None and not config.exists():
         raise FileNotFoundError(f"adopt: config does not exist: {config}")
-    file = _foreign_file(path, None if config is None else Path(config))
+    file = _foreign_file(path, config, stated)
     image = _described(file.image)
+    if (kind := file.image.dtype) != "float32" or file.inputs.channels_last:
+        image += f" of {kind}{', channels last' if file.inputs.channels_last else ''}"
     if mmdetection.has_detections(file):
-        chosen = mmdetection.read_layout(path, file.config, layout or {})
+        if options.preset is not None:
+            raise ValueError(f"adopt: preset must not be set for a file of {mmdetection.EXPORTER}; --config says it")
+        chosen = mmdetection.read_layout(path, file.config, stated)
         model = files.load(path)
         _write_metadata(model, chosen)
         _save(model, output, path)
         return Adoption(mmdetection.EXPORTER, image, chosen, selects=False)
-    exporter, entries = recognize(file)
+    exporter, candidates = _candidates(file, stated, options.preset)
     if config is not None and exporter != "transformers":
         raise ValueError(
-            f"adopt: config is for files of transformers, MMDetection and MMDeploy, got a file of {exporter}"
+            f"adopt: config is for files of transformers, MMDetection and MMDeploy, got a file of "
+            f"{exporter or 'an unknown exporter'}"
         )
-    entries = merged(entries, layout or {})
-    if exporter == "transformers" and config is None and "preprocessing" not in entries:
-        raise ValueError(
-            "adopt: a file of transformers does not say its preprocessing; pass --config DIR, the folder with "
-            "config.json and preprocessor_config.json"
-        )
-    chosen = Layout.read(entries, ", ".join(map(_described, file.outputs.values())))
-    # All boxes of a trial are looked at: on noise, few or none pass a threshold.  Masks of all would take a GB.
-    every_box = dataclasses.replace(
-        chosen,
-        iou_threshold=None,
-        score_threshold=0.0,
-        max_detections=_ALL,
-        masks=None,
-        prototypes=None,
-        mask_format=None,
-    )
+    guessed = None
+    if exporter is None:
+        exporter, chosen, guessed = _weighed(path, file, candidates, options)
+    else:
+        (chosen,) = candidates.values()
+    file = _with_columns(file, chosen)
+    _check_rows(file, chosen)
     with files.replacing(output, keep_neighbours=True) as draft:
         try:
-            _save(_adopted(path, every_box, file), draft, path)
+            _save(_adopted(path, _every_box(chosen), file), draft, path)
             check_meaning(run_trial(OnnxNetwork(draft), chosen.prepare, pads=False), chosen)
             _save(_adopted(path, chosen, file), draft, path)
             run_trial(OnnxNetwork(draft), chosen.prepare, pads=False)
@@ -84,7 +97,180 @@ def adopt_file(
     named = [entry for entry in OUTPUT_ENTRIES if getattr(chosen, entry) is not None]
     read = {columns.output for entry in named for columns in chosen.parts(entry)}
     left_out = tuple(name for name in file.outputs if name not in read)
-    return Adoption(exporter, image, chosen, left_out)
+    if guessed is None and options.try_image is not None and options.show is not None:
+        tried = read_image(options.try_image)
+        panel = exporter, tried, Predictor(output, score_threshold=CONFIDENT)(tried)
+        write_image(options.show, contact_sheet([panel]))
+    further = tuple(f"{_described(tensor)}: {MEANINGS[meaning]}" for tensor, meaning in file.inputs.further)
+    return Adoption(exporter, image, chosen, left_out, guessed=guessed, further=further)
+
+
+def _with_columns(file: ForeignFile, layout: Layout) -> ForeignFile:
+    """Return a file whose outputs have the numbers of columns of a run, where it does not state them."""
+    axis = -2 if layout.columns_first else -1
+    outputs = dict(file.outputs)
+    for name, tensor in file.outputs.items():
+        shape = [*(tensor.shape or ())]
+        if len(shape) == 3 and shape[axis] is None:
+            shape[axis] = file.results()[name].shape[axis]
+            outputs[name] = tensor._replace(shape=tuple(shape))
+    return file._replace(outputs=outputs)
+
+
+def _check_rows(file: ForeignFile, layout: Layout) -> None:
+    """Refuse outputs that have not a row for each box: other scores would be taken for those of a box."""
+    counts = {}
+    for entry in ("boxes", "scores", "labels", "objectness", "angle", "keypoints"):
+        if getattr(layout, entry) is None:
+            continue
+        shapes = []
+        for columns in layout.parts(entry):
+            tensor = file.outputs.get(columns.output)
+            if tensor is None:  # which the decoder names
+                return
+            shape = tensor.shape
+            if shape is None or None in shape:
+                shape = file.results()[columns.output].shape
+            is_vector = len(shape) < (2 if len(file.image.shape or ()) == 3 else 3) and columns.end is None
+            is_vector &= entry != "boxes" and columns.first == 0
+            shapes.append(
+                shape[-1] if is_vector or layout.columns_first else shape[-2] if len(shape) < 4 else shape[-3]
+            )
+        counts[entry] = sum(size or 0 for size in shapes)
+    if len(set(counts.values())) > 1:
+        text = ", ".join(f"{entry} {count}" for entry, count in counts.items())
+        raise ValueError(f"adopt: outputs must have a row for each box, got rows of {text}; columns_first may differ")
+
+
+def _every_box(layout: Layout) -> Layout:
+    """Return a layout whose boxes are all looked at: on noise, few or none pass a threshold.
+
+    Masks of all would take a GB.
+    """
+    no_masks: dict[str, Any] = {"masks": None, "prototypes": None, "mask_format": None}
+    return dataclasses.replace(layout, iou_threshold=None, score_threshold=0.0, max_detections=_ALL, **no_masks)
+
+
+def _candidates(
+    file: ForeignFile, stated: Mapping[str, Any], preset: str | None
+) -> tuple[str | None, dict[str, Layout]]:
+    """Return the exporter, None if it is a guess, and the layouts that the file may have, by the names of presets."""
+    if preset is not None:
+        if preset not in PRESETS:
+            raise ValueError(f"adopt: preset must be one of {', '.join(PRESETS)}, got {suggested(preset, PRESETS)}")
+        entries = PRESETS[preset].entries(file)
+        if entries is None:
+            raise ValueError(
+                f"adopt: preset {preset} must have outputs as {PRESETS[preset].exporter} writes them, got "
+                f"{_listed(file)}"
+            )
+        return PRESETS[preset].exporter, {preset: _read(file, merged(entries, stated))}
+    recognized = recognize(file)
+    if recognized is not None:
+        exporter, entries = recognized
+        return exporter, {"": _read(file, merged(entries, stated))}
+    if {"boxes", "box_format", "scores", "preprocessing"} <= set(stated):
+        return "an unknown exporter", {"": _read(file, stated)}
+    fits = fitting(file)
+    if "detr" in fits and "preprocessing" in stated:
+        return "transformers", {"": _read(file, merged(QUERIES, stated))}
+    if not fits:
+        return "an unknown exporter", {"": _read(file, stated)}
+    return None, {name: _read(file, merged(entries, stated)) for name, entries in fits.items()}
+
+
+def _read(file: ForeignFile, entries: Mapping[str, Any]) -> Layout:
+    """Return a layout of entries; ask for those that are missing."""
+    missing = Layout.missing(entries)
+    if missing:
+        raise Question(
+            f"adopt: the file does not say what {', '.join(missing)} {'is' if len(missing) == 1 else 'are'}; pass "
+            "--layout FILE.json or --set NAME=VALUE with it, or --preset NAME, which mmort adopt --presets lists; its "
+            f"outputs: {_listed(file)}"
+        )
+    return Layout.read(entries)
+
+
+def _listed(file: ForeignFile) -> str:
+    """Return the outputs of a file; with the sizes of a run, where the file does not state them."""
+    tensors = list(file.outputs.values())
+    if any(None in (tensor.shape or (None,)) for tensor in tensors):
+        with suppress(ValueError):
+            results = file.results()
+            tensors = [tensor._replace(shape=results[tensor.name].shape) for tensor in tensors]
+            return f"{', '.join(map(_described, tensors))} for an image of {' x '.join(map(str, file.run_size()))}"
+    return ", ".join(map(_described, tensors))
+
+
+def _weighed(
+    path: files.PathLike, file: ForeignFile, candidates: Mapping[str, Layout], options: AdoptOptions
+) -> tuple[str, Layout, str]:
+    """Return the candidate that runs on images leave, its exporter, and what speaks for it; ask if they do not decide.
+
+    Draws what the candidates find if there is an image for that.
+    """
+    if options.try_image is None and _has_queries(file):  # whose config is beside them, and whose runs take long
+        raise Question(_asking(file, candidates, {}))
+    tried = [] if options.try_image is None else [options.try_image]
+    images = [read_image(image) for image in (*tried, *IMAGES)]
+    with tempfile.TemporaryDirectory(prefix="mmort-adopt-") as folder:
+
+        def draft(layout: Layout) -> Path:
+            target = Path(folder, "draft.onnx")
+            try:
+                _save(_adopted(path, _every_box(layout), file), target, path)
+                check_meaning(run_trial(OnnxNetwork(target), layout.prepare, pads=False), layout)
+                _save(_adopted(path, layout, file), target, path)
+            except ValueError as error:
+                raise ValueError(str(error).replace(str(target), str(path))) from None
+            return target
+
+        verdicts = weigh(candidates, images, draft, shown=len(tried) or len(images), scales=file.image.dtype != "uint8")
+    drawn = [
+        (f"{verdict.name}: {verdict}", images[0], verdict.outcome.detections[0].above(CONFIDENT))
+        for verdict in verdicts
+        if verdict.outcome.detections
+    ]
+    sheet = options.show if drawn else None
+    if sheet is not None:
+        write_image(sheet, contact_sheet(drawn))
+    left = decide(verdicts)
+    if left is None:
+        raise Question(_asking(file, candidates, {verdict.name: str(verdict) for verdict in verdicts}, sheet))
+    reason = left.evidence or "whatever the preprocessing is, the detections are the same"
+    guess = f"{left.name}; in a run on {len(images)} images, {reason}"
+    return PRESETS[left.name].exporter, left.layout, guess
+
+
+def _asking(
+    file: ForeignFile, candidates: Mapping[str, Layout], found: Mapping[str, str], drawn: Path | None = None
+) -> str:
+    """Return the candidates, what runs say of them, and the arguments that choose one."""
+    lines = [
+        "adopt: the file does not say its exporter, nor how an image becomes its input, and runs do not show it; "
+        "nothing was written; choose one"
+    ]
+    if _has_queries(file):
+        lines = [
+            "adopt: a file of transformers does not say its preprocessing; pass --config DIR, the folder with "
+            "config.json and preprocessor_config.json; nothing was written; or choose one"
+        ]
+    width = max(map(len, candidates))
+    for name, layout in candidates.items():
+        described = f"{PRESETS[name].exporter}: {preprocessing_text(layout.prepare)}"
+        verdict = f" ({found[name]})" if name in found else ""
+        lines.append(f"  --preset {name:<{width}}  {described}{verdict}")
+    if drawn is not None:
+        lines.append(f"  {drawn} has the candidates side by side")
+    else:
+        lines.append(f"  {'--try IMAGE':<{width + 9}}  an image with objects to find, which may show it")
+    lines.append(f"  --layout FILE.json or --set NAME=VALUE  another one; its outputs: {_listed(file)}")
+    return "\n".join(lines)
+
+
+def _has_queries(file: ForeignFile) -> bool:
+    """Return whether a file has the outputs of transformers."""
+    return {"logits", "pred_boxes"} <= set(file.outputs)
 
 
 def _described(tensor: Tensor) -> str:
@@ -105,35 +291,25 @@ def _adopted(path: files.PathLike, layout: Layout, file: ForeignFile) -> onnx.Mo
     return model
 
 
-def _foreign_file(path: files.PathLike, config: Path | None) -> ForeignFile:
+def _foreign_file(path: files.PathLike, config: Path | None, layout: Mapping[str, Any]) -> ForeignFile:
     """Return what recognizers look at."""
     facts = describe(path)
     if is_complete(facts["metadata"]):
         raise ValueError(f"adopt: {path} is a file of mmort already, which mmort predict runs")
-    masks = [tensor for tensor in map(_tensor, facts["inputs"]) if tensor.name == PIXEL_MASK]
-    images = [tensor for tensor in map(_tensor, facts["inputs"]) if tensor.name != PIXEL_MASK]
-    shape = (images[0].shape or ()) if len(images) == 1 else ()
-    if len(shape) not in (3, 4) or shape[-3] not in (3, None) or images[0].dtype != "float32":
-        inputs = ", ".join(f"{value['name']} {value['type']} {value['shape']}" for value in facts["inputs"])
-        raise ValueError(
-            f"adopt: the file must have one input, an image of float32 [N, 3, H, W], and perhaps a {PIXEL_MASK}, got "
-            f"{inputs}"
-        )
-    mask = masks[0] if masks else None
-    if mask is not None and (len(mask.shape or ()) != 3 or mask.dtype not in ("int64", "float32", "bool")):
-        raise ValueError(f"adopt: {PIXEL_MASK} must be int64 [N, H, W], float32 or bool, got {mask.dtype} {mask.shape}")
+    inputs = read_inputs(list(map(_tensor, facts["inputs"])), layout)
     outputs = {tensor.name: tensor for tensor in map(_tensor, facts["outputs"])}
 
     @cache
     def results() -> dict[str, NDArray[Any]]:
-        return _results(path, images[0], mask)
+        return _results(path, inputs)
 
     if any(tensor.shape is None for tensor in outputs.values()):
         outputs = {
             name: Tensor(name, str(array.dtype), (*[None] * (array.ndim - 1), array.shape[-1])[: array.ndim])
             for name, array in results().items()
         }
-    return ForeignFile(images[0], mask, outputs, facts["metadata"], config, results)
+    operators = frozenset(node.op_type for node in inspection.every_node(files.load(path)))
+    return ForeignFile(inputs, outputs, facts["metadata"], config, operators, results)
 
 
 def _tensor(facts: Mapping[str, Any]) -> Tensor:
@@ -143,19 +319,16 @@ def _tensor(facts: Mapping[str, Any]) -> Tensor:
     return Tensor(facts["name"], facts["type"] or "", sizes)
 
 
-def _results(path: files.PathLike, image: Tensor, mask: Tensor | None) -> dict[str, NDArray[Any]]:
+def _results(path: files.PathLike, inputs: Inputs) -> dict[str, NDArray[Any]]:
     """Return the outputs of a file for an image of noise."""
     session = open_session(path)
-    *leading, height, width = image.shape or ()
-    shape = [size or number for size, number in zip(leading, (1, 3)[-len(leading) :], strict=True)]
-    shape += [height or NOISE[0], width or NOISE[1]]
-    check_stated_sizes([shape])
-    noise = np.random.default_rng(0).random(shape, np.float32)
-    values = {image.name: noise}
-    if mask is not None:
-        values[mask.name] = np.ones((shape[0], *shape[-2:]), mask.dtype)
+    height, width = NOISE
+    *_, rows, columns = inputs.image.shape or ()
+    number = (inputs.image.shape or (None,))[0] or 1
+    check_stated_sizes([[number, 3, rows or height, columns or width]])
+    feeds = example_feeds(inputs, height, width)
     with refusals("adopt: the file does not run"):
-        results = session.run(None, values)
+        results = session.run(None, feeds)
     return dict(zip([output.name for output in session.get_outputs()], results, strict=True))
 
 

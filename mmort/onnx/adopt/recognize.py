@@ -5,69 +5,35 @@ A recognizer returns the entries of a `Layout` that it is sure of, or None.  Wha
 
 from __future__ import annotations
 
-import ast
-import json
-import re
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mmort._files.inputs import read_bytes
-from mmort.limits import MAX_LITERAL, MAX_PREPROCESSOR_BYTES
-
-Entries = dict[str, Any]
-
-PIXEL_MASK = "pixel_mask"
-"""The name of the mask that transformers' DETRs take."""
-
-_IMAGENET: Entries = {
-    "mean": [255 * value for value in (0.485, 0.456, 0.406)],
-    "std": [255 * value for value in (0.229, 0.224, 0.225)],
-    "divide": True,
-}
-"""Preprocessing for backbones trained on ImageNet."""
-
-_INTERPOLATIONS = {2: "bilinear", 3: "bicubic"}
-"""By their numbers in Pillow, which ``preprocessor_config.json`` has."""
+from mmort.onnx.adopt.foreign_file import (
+    IMAGENET,
+    Entries,
+    ForeignFile,
+    cells,
+    is_positive,
+    is_size,
+    parsed_literal,
+    read_json,
+    scaled_to_one,
+)
+from mmort.onnx.adopt.image_processors import image_processor, selection
+from mmort.onnx.adopt.inputs import Tensor
+from mmort.onnx.adopt.presets import PRESETS
 
 
-class Tensor(NamedTuple):
-    """An input or output: its name, element type as ONNX names it, and sizes, None where the file states none."""
-
-    name: str
-    dtype: str
-    shape: tuple[int | None, ...] | None
-
-
-class ForeignFile(NamedTuple):
-    """What recognizers look at: inputs, the outputs by name, the metadata, and the folder of `--config`."""
-
-    image: Tensor
-    pixel_mask: Tensor | None
-    """Which pixels of a batch are an image's, and not padding."""
-    outputs: dict[str, Tensor]
-    metadata: Mapping[str, str]
-    config: Path | None
-    results: Callable[[], Mapping[str, NDArray[Any]]]
-    """Runs the file on noise, and returns the outputs."""
-
-    def size(self) -> list[int] | None:
-        """Return the width and height of the input if they are fixed."""
-        height, width = (self.image.shape or (None, None))[-2:]
-        return None if height is None or width is None else [width, height]
-
-
-def recognize(file: ForeignFile) -> tuple[str, Entries]:
-    """Return the exporter of a file, and the entries of a layout that follow from it."""
+def recognize(file: ForeignFile) -> tuple[str, Entries] | None:
+    """Return the exporter of a file, and the entries of a layout that follow from it; None if no one is recognized."""
     for exporter, recognizer in RECOGNIZERS.items():
         entries = recognizer(file)
         if entries is not None:
             return exporter, entries
-    return "an unknown exporter", {}
+    return None
 
 
 def _ultralytics(file: ForeignFile) -> Entries | None:
@@ -85,7 +51,13 @@ def _ultralytics(file: ForeignFile) -> Entries | None:
             f"adopt: files of ultralytics for the task {task!r} are not supported; supported: {', '.join(_TASKS)}"
         )
     classes = _names(file)
-    output = next(iter(file.outputs.values()))
+    outputs = [output for output in file.outputs.values() if len(output.shape or ()) == 3]
+    if len(outputs) != 1:
+        raise ValueError(
+            "adopt: a file of ultralytics must have one output (N, columns, boxes) or (N, boxes, columns), got "
+            f"{', '.join(map(str, file.outputs.values()))}"
+        )
+    output = outputs[0]
     shape = output.shape or ()
     is_detr = "RTDETR" in file.metadata.get("head", "") or "rtdetr" in file.metadata.get("description", "").lower()
     entries: Entries = {"classes": classes, "preprocessing": _letterbox(file, is_detr=is_detr)}
@@ -102,9 +74,11 @@ def _ultralytics(file: ForeignFile) -> Entries | None:
             return entries | {"scores": f"{name}[4:]"}
         return entries
     if file.metadata.get("end2end") == "True" or _arguments(file).get("nms") or (len(shape) == 3 and shape[2] == 6):
+        _check_columns(file, task, output, 2, 6, classes)
         chosen = {"boxes": f"{name}[:4]", "box_format": "xyxy", "scores": f"{name}[4]", "labels": f"{name}[5]"}
         return entries | chosen | _further_columns(file, task, name, 6)
     end = 4 + len(classes)
+    _check_columns(file, task, output, 1, end, classes)
     return (
         entries
         | {
@@ -119,6 +93,23 @@ def _ultralytics(file: ForeignFile) -> Entries | None:
     )
 
 
+def _check_columns(file: ForeignFile, task: str, output: Tensor, axis: int, begin: int, classes: Sequence[str]) -> None:
+    """Refuse an output with another number of columns than the metadata implies."""
+    columns = (output.shape or ())[axis]
+    further = {"detect": 0, "obb": 1}.get(task)
+    if task == "pose":
+        shape = _literal(file, "kpt_shape", "two positive integers", is_size)
+        further = shape[0] * shape[1]
+    if task == "segment":
+        maps = [other.shape[1] for other in file.outputs.values() if other.shape is not None and len(other.shape) == 4]
+        further = maps[0] if len(maps) == 1 else None
+    if columns is not None and further is not None and columns != begin + further:
+        raise ValueError(
+            f"adopt: a file of ultralytics for {len(classes)} classes and the task {task} must have {begin + further} "
+            f"columns on axis {axis} of {output.name}, got {output}; classes must have a name for each"
+        )
+
+
 _TASKS = ("detect", "segment", "obb", "pose")
 """Those of ultralytics that detect objects."""
 
@@ -130,7 +121,7 @@ def _further_columns(file: ForeignFile, task: str, name: str, begin: int) -> Ent
     if task == "obb":
         return {"angle": f"{name}[{begin}]", "box_format": "cxcywh"}
     if task == "pose":
-        shape = _literal(file, "kpt_shape", "two positive integers", _is_size)
+        shape = _literal(file, "kpt_shape", "two positive integers", is_size)
         return {"keypoints": f"{name}[{begin}:{begin + shape[0] * shape[1]}]", "keypoint_columns": shape[1]}
     prototypes = [output.name for output in file.outputs.values() if output.name != name]
     if len(prototypes) != 1:
@@ -146,7 +137,7 @@ def _letterbox(file: ForeignFile, *, is_detr: bool) -> Entries:
     size = file.size()
     fixed = size is not None
     if size is None:
-        sides = _literal(file, "imgsz", "two positive integers", _is_size)
+        sides = _literal(file, "imgsz", "two positive integers", is_size)
         size = [sides[1], sides[0]]
     common: Entries = {"size": size, "to_rgb": True, "std": [255.0, 255.0, 255.0], "divide": True}
     if is_detr:
@@ -154,7 +145,7 @@ def _letterbox(file: ForeignFile, *, is_detr: bool) -> Entries:
     padding: Entries = {
         "value": 114.0,
         "centred": True,
-        "size_divisor": _literal(file, "stride", "a positive integer", _is_positive),
+        "size_divisor": _literal(file, "stride", "a positive integer", is_positive),
     }
     if fixed:
         padding["size"] = size
@@ -162,89 +153,40 @@ def _letterbox(file: ForeignFile, *, is_detr: bool) -> Entries:
 
 
 def _transformers(file: ForeignFile) -> Entries | None:
-    """Return the layout of transformers' object detection, whose outputs have its names."""
-    if not {"logits", "pred_boxes"} <= set(file.outputs):
+    """Return the layout of transformers' object detection, whose outputs have its names, as its config says."""
+    if not {"logits", "pred_boxes"} <= set(file.outputs) or file.config is None:
         return None
-    entries: Entries = {
+    config = read_json(file.config / "config.json")
+    labels = config.get("id2label", {})
+    if not isinstance(labels, dict) or sorted(labels) != sorted(map(str, range(len(labels)))):
+        raise ValueError(f"adopt: id2label of {file.config / 'config.json'} must have the labels 0, 1, ...")
+    settings = _image_processor_settings(file.config)
+    columns = (file.outputs["logits"].shape or (None,))[-1] or file.results()["logits"].shape[-1]
+    queries = (file.outputs["logits"].shape or (None, None))[1] or file.results()["logits"].shape[1]
+    model_type = str(config.get("model_type", ""))
+    return {
         "boxes": "pred_boxes",
         "box_format": "cxcywh",
         "box_unit": "relative",
         "scores": "logits",
+        "classes": [str(labels[str(label)]) for label in range(len(labels))],
+        "preprocessing": image_processor(settings, file.size(), model_type),
+        **selection(settings, columns, len(labels), queries, model_type),
     }
-    if file.config is None:
-        return entries
-    labels = _json(file.config / "config.json").get("id2label", {})
-    names = [labels[key] for key in sorted(labels, key=int)]
-    settings = _image_processor_settings(file.config)
-    columns = (file.outputs["logits"].shape or (None,))[-1]
-    if columns == len(names):
-        entries |= {"activation": "sigmoid", "multi_label": True} | _best_pairs(file, settings)
-    elif columns == len(names) + 1:
-        entries |= {"activation": "softmax", "background": "last"}
-    else:
-        raise ValueError(
-            f"adopt: {file.config / 'config.json'} must have {columns} classes, as the output logits has, or one less, "
-            f"got {len(names)}"
-        )
-    preprocessing = _image_processor(file.config / _PREPROCESSOR, settings, file.size())
-    return entries | {"classes": names, "preprocessing": preprocessing}
 
 
 _PREPROCESSOR = "preprocessor_config.json"
 
-_TOP_100 = re.compile("(Conditional|Deformable)DetrImageProcessor")
-"""Image processors that keep the best 100 pairs of a query and a class; others keep as many as there are queries."""
-
-
-def _best_pairs(file: ForeignFile, settings: Mapping[str, Any]) -> Entries:
-    """Return how many pairs of a query and a class are detections."""
-    if _TOP_100.match(str(settings.get("image_processor_type", ""))):
-        return {"max_detections": 100}
-    queries = (file.outputs["logits"].shape or (None, None))[1]
-    return {"max_detections": file.results()["logits"].shape[1] if queries is None else queries}
-
 
 def _image_processor_settings(folder: Path) -> Mapping[str, Any]:
     """Return what a folder's ``preprocessor_config.json`` says of images."""
-    settings = _json(folder / _PREPROCESSOR)
+    settings = read_json(folder / _PREPROCESSOR)
     settings = settings.get("image_processor", settings)
     if not isinstance(settings, dict):
         raise ValueError(
             f"adopt: {folder / _PREPROCESSOR}: image_processor must be an object, got {type(settings).__name__}"
         )
     return settings
-
-
-def _image_processor(path: Path, settings: Mapping[str, Any], fixed: list[int] | None) -> Entries:
-    """Return the preprocessing of an image processor's settings, for a file that may have a fixed size."""
-    resample = settings.get("resample", 2)
-    if resample not in _INTERPOLATIONS:
-        raise ValueError(f"adopt: {path}: resample must be 2, bilinear, or 3, bicubic, got {resample}")
-    is_pillow = str(settings.get("image_processor_type", "")).endswith("Pil")
-    backend = "pillow" if is_pillow else "torchvision"
-    entries: Entries = {"to_rgb": True, "resize_backend": backend, "interpolation": _INTERPOLATIONS[resample]}
-    scale = 1 / settings.get("rescale_factor", 1 / 255) if settings.get("do_rescale", True) else 1.0
-    if settings.get("do_normalize", True):
-        scaled = {  # float32, as transformers computes them
-            entry: [float(np.float32(value) * np.float32(scale)) for value in settings[f"image_{entry}"]]
-            for entry in ("mean", "std")
-        }
-        entries |= scaled | {"divide": True}
-    else:
-        entries["std"] = [scale] * 3
-    size = settings.get("size", {}) if settings.get("do_resize", True) else {}
-    if "shortest_edge" in size:
-        longest = size.get("longest_edge") or 2**14
-        entries |= {"size": [longest, size["shortest_edge"]], "rounding": "down"}
-    elif "height" in size:
-        entries |= {"size": [size["width"], size["height"]], "keep_ratio": False}
-    elif size:
-        raise ValueError(f"adopt: {path}: size must have shortest_edge, or height and width, got {', '.join(size)}")
-    target = settings.get("pad_size") or fixed
-    if target is not None and entries.get("keep_ratio", True):
-        target = [target["width"], target["height"]] if isinstance(target, dict) else target
-        entries["padding"] = {"size": target}
-    return entries
 
 
 def _rf_detr(file: ForeignFile) -> Entries | None:
@@ -269,7 +211,7 @@ def _rf_detr(file: ForeignFile) -> Entries | None:
         "size": size,
         "keep_ratio": False,
         "to_rgb": True,
-        **_IMAGENET,
+        **IMAGENET,
         "to_float32": True,
     }
     return entries | {"preprocessing": preprocessing}
@@ -281,13 +223,16 @@ def _torchvision(file: ForeignFile) -> Entries | None:
         return None
     floats = [output for output in file.outputs.values() if output.dtype == "float32"]
     labels = [output.name for output in file.outputs.values() if output.dtype == "int64"]
-    boxes = [output.name for output in floats if len(output.shape or ()) == 2 and (output.shape or ())[1] in (4, None)]
+    tables = [output for output in floats if len(output.shape or ()) == 2]
+    if len(tables) > 1 and any((output.shape or ())[1] is None for output in tables):
+        tables = [output._replace(shape=file.results()[output.name].shape) for output in tables]
+    boxes = [output.name for output in tables if (output.shape or ())[1] in (4, None)]
     masks = [output.name for output in floats if len(output.shape or ()) == 4]
     scores = [output.name for output in floats if len(output.shape or ()) == 1]
     if (len(labels), len(boxes), len(scores)) != (1, 1, 1):
         return None
     size = file.size()
-    preprocessing: Entries = {"to_rgb": True, "std": [255.0, 255.0, 255.0], "divide": True}
+    preprocessing: Entries = scaled_to_one()
     if size is not None:
         preprocessing |= {"size": size, "keep_ratio": False}
     entries: Entries = {
@@ -295,45 +240,15 @@ def _torchvision(file: ForeignFile) -> Entries | None:
         "box_format": "xyxy",
         "scores": scores[0],
         "labels": labels[0],
-        "background": "first",
         "preprocessing": preprocessing,
     }
+    # RetinaNet and FCOS, whose scores are sigmoids, detect the class 0, too; R-CNNs and SSDs leave it out.
+    emits_first = {"Sigmoid"} <= file.operators and "Softmax" not in file.operators
+    if not emits_first and (file.results()[labels[0]] != 0).all():
+        entries["background"] = "first"
     if len(masks) == 1:
         entries |= {"masks": masks[0], "mask_format": {"area": "image", "threshold": 0.5, "rescaling": "stretch"}}
     return entries
-
-
-def _yolox(file: ForeignFile) -> Entries | None:
-    """Return the layout of YOLOX's own export, (N, cells of three grids, 5 + classes), with boxes decoded or not."""
-    size, output = file.size(), next(iter(file.outputs.values()))
-    if size is None or len(file.outputs) != 1 or len(output.shape or ()) != 3:
-        return None
-    assert output.shape is not None
-    strides = [8, 16, 32]
-    if output.shape[1] != _cells(size, strides) or (output.shape[2] or 0) < 6 or file.metadata.get("names"):
-        return None
-    # Centres of raw boxes are offsets in cells.
-    is_raw = np.median(np.abs(file.results()[output.name][..., :2])) < strides[0]
-    return {
-        "boxes": f"{output.name}[:4]",
-        "box_format": "cxcywh",
-        "objectness": f"{output.name}[4]",
-        "scores": f"{output.name}[5:]",
-        **({"strides": strides} if is_raw else {}),
-        "iou_threshold": 0.65,
-        "score_threshold": 0.001,
-        "preprocessing": {
-            "size": size,
-            "turn_size": False,
-            "rounding": "down",
-            "padding": {"value": 114.0, "size": size},
-        },
-    }
-
-
-def _cells(size: Sequence[int], strides: Sequence[int]) -> int:
-    """Return how many cells the grids of an input have."""
-    return sum(-(-size[0] // stride) * -(-size[1] // stride) for stride in strides)
 
 
 def _picodet(file: ForeignFile) -> Entries | None:
@@ -341,7 +256,7 @@ def _picodet(file: ForeignFile) -> Entries | None:
     size, shapes = file.size(), [output.shape or () for output in file.outputs.values()]
     if size is None or len(shapes) != 2 * len(_PICODET_STRIDES) or any(len(shape) != 3 for shape in shapes):
         return None
-    counts = [_cells(size, [stride]) for stride in _PICODET_STRIDES]
+    counts = [cells(size, [stride]) for stride in _PICODET_STRIDES]
     if [shape[1] for shape in shapes] != 2 * counts or {shape[2] or 1 for shape in shapes[4:]} != {32}:
         return None
     names, half = list(file.outputs), len(counts)
@@ -349,7 +264,7 @@ def _picodet(file: ForeignFile) -> Entries | None:
         "size": size,
         "keep_ratio": False,
         "to_rgb": "character" not in file.metadata,  # RapidLayout, which writes it, leaves images blue first
-        **_IMAGENET,
+        **IMAGENET,
         "clip_boxes": True,
     }
     entries: Entries = {
@@ -381,7 +296,9 @@ def _detectron2(file: ForeignFile) -> Entries | None:
     boxes = [name for name, array in floats.items() if array.ndim == 2 and array.shape[1] == 4]
     scores = [name for name, array in floats.items() if array.ndim == 1]
     masks = [name for name, array in floats.items() if array.ndim == 4 and array.shape[1] == 1]
-    if (len(boxes), len(scores), len(integers)) != (1, 1, 2) or results[integers[-1]].shape != (2,):
+    if (len(boxes), len(scores), len(integers)) != (1, 1, 2):
+        return None
+    if results[integers[-1]].tolist() != file.run_size()[::-1]:
         return None
     size = file.size()
     entries: Entries = {
@@ -396,47 +313,61 @@ def _detectron2(file: ForeignFile) -> Entries | None:
     return entries
 
 
+def _yolov5(file: ForeignFile) -> Entries | None:
+    """Return the layout of a file whose metadata YOLOv5 wrote: names and stride, and nothing else."""
+    if not {"names", "stride"} <= set(file.metadata) or len(file.outputs) != 1:
+        return None
+    entries = PRESETS["yolov5"].entries(file)
+    return entries if entries is not None and "classes" in entries else None
+
+
+def _tensorflow(file: ForeignFile) -> Entries | None:
+    """Return the layout of TensorFlow's Object Detection API: bytes of any size, and outputs by its names."""
+    names = ("num_detections", "detection_boxes", "detection_scores", "detection_classes")
+    if file.image.dtype != "uint8" or not set(names) <= set(file.outputs):
+        return None
+    counts, boxes, scores, labels = names
+    size = file.size()
+    return {
+        "boxes": boxes,
+        "box_format": "yxyx",
+        "box_unit": "relative",
+        "scores": scores,
+        "labels": labels,
+        "row_counts": counts,
+        "background": "first",
+        "preprocessing": {"to_rgb": True} | ({} if size is None else {"size": size, "keep_ratio": False}),
+    }
+
+
 RECOGNIZERS: dict[str, Callable[[ForeignFile], Entries | None]] = {
     "ultralytics": _ultralytics,
+    "YOLOv5": _yolov5,
+    "TensorFlow": _tensorflow,
     "transformers": _transformers,
     "RF-DETR": _rf_detr,
     "detectron2": _detectron2,
     "torchvision": _torchvision,
     "PaddleDetection": _picodet,
-    "YOLOX": _yolox,
 }
 """By exporter, those that are surest first."""
 
 
 def _literal(file: ForeignFile, key: str, required: str, check: Callable[[Any], bool]) -> Any:
     """Return an entry of ultralytics' metadata, which is Python's text of a value."""
-    text = file.metadata[key]
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about escapes that Python does not know
-            if len(text) <= MAX_LITERAL and check(value := ast.literal_eval(text)):
-                return value
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        pass
-    raise ValueError(f"adopt: {key} of ultralytics' metadata must be {required}, got {text[:60]!r}")
-
-
-def _is_positive(value: Any) -> bool:
-    """Return whether a value is a positive integer."""
-    return isinstance(value, int) and value > 0
-
-
-def _is_size(value: Any) -> bool:
-    """Return whether a value is a height and a width."""
-    return isinstance(value, (list, tuple)) and len(value) == 2 and all(map(_is_positive, value))
+    value = parsed_literal(file.metadata[key])
+    if not check(value):
+        raise ValueError(f"adopt: {key} of ultralytics' metadata must be {required}, got {file.metadata[key][:60]!r}")
+    return value
 
 
 def _names(file: ForeignFile) -> list[str]:
     """Return the class names that ultralytics wrote."""
 
     def check(names: Any) -> bool:
-        labels = sorted(names) if isinstance(names, dict) else range(len(names)) if isinstance(names, list) else None
-        return bool(names) and labels is not None and list(labels) == list(range(len(names)))
+        if isinstance(names, dict):
+            return bool(names) and set(names) == set(range(len(names)))
+        return bool(names) and isinstance(names, list)
 
     names = _literal(file, "names", "a name for each of the labels 0, 1, ...", check)
     return [str(names[label]) for label in range(len(names))]
@@ -448,14 +379,3 @@ def _arguments(file: ForeignFile) -> Mapping[str, Any]:
         return {}
     arguments: dict[str, Any] = _literal(file, "args", "a dict", lambda value: isinstance(value, dict))
     return arguments
-
-
-def _json(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file."""
-    try:
-        values = json.loads(read_bytes("config", path, MAX_PREPROCESSOR_BYTES))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"adopt: {path} is not JSON: {error}") from None
-    if not isinstance(values, dict):
-        raise ValueError(f"adopt: {path} must be an object, got {type(values).__name__}")
-    return values

@@ -10,6 +10,12 @@ from mmort.tables import lay_out
 
 _MAX_NAMES = 5
 
+_UNITS = {
+    "pixels": "pixels of the input",
+    "relative": "shares of the input's sides",
+    "original": "pixels of the original image",
+}
+
 
 @dataclass(frozen=True)
 class Adoption:
@@ -26,6 +32,10 @@ class Adoption:
         Outputs that the layout does not name, which the adopted file does not have.
     selects : bool
         Whether the adopted file chooses detections among the network's boxes, rather than the network itself.
+    guessed : str, optional
+        What the file does not say, and what speaks for it.
+    further : tuple of str
+        The inputs besides the image, and what they hold.
     """
 
     exporter: str
@@ -33,18 +43,22 @@ class Adoption:
     layout: Layout
     left_out: tuple[str, ...] = ()
     selects: bool = True
+    guessed: str | None = None
+    further: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         layout = self.layout
-        unit = "pixels of the input" if layout.box_unit == "pixels" else "shares of the input's sides"
+        unit = _UNITS[layout.box_unit]
         grid = "" if layout.strides is None else f", on grids of strides {', '.join(map(str, layout.strides))}"
         angle = "" if layout.angle is None else f", turned by {layout.angle}"
         left_out = [("left out", ", ".join(self.left_out))] if self.left_out else []
         points = "x, y, score" if layout.keypoint_columns == 3 else "x, y"
-        return lay_out(
+        guessed = "" if self.guessed is None else f"\nguessed, as the file does not say it: {self.guessed}"
+        table = lay_out(
             [
                 ("file of", self.exporter),
-                ("input", f"{self.image}: {_preprocessing(layout.prepare)}"),
+                ("input", f"{self.image}: {preprocessing_text(layout.prepare)}"),
+                *(("input", text) for text in self.further),
                 ("boxes", f"{layout.boxes}: {layout.box_format} in {unit}{grid}{angle}"),
                 ("scores", self._scores()),
                 *([("keypoints", f"{layout.keypoints}: {points}")] if layout.keypoints is not None else []),
@@ -54,6 +68,7 @@ class Adoption:
                 *left_out,
             ]
         )
+        return table + guessed
 
     def _scores(self) -> str:
         """Return what the scores are, and what is done with them."""
@@ -99,7 +114,7 @@ class Adoption:
         return f"{suppression}{labels}{threshold}, at most {layout.max_detections} detections"
 
 
-def _preprocessing(settings: Preprocessing) -> str:
+def preprocessing_text(settings: Preprocessing) -> str:
     """Return how images become the input."""
     steps = ["red, green, blue" if settings.to_rgb else "blue, green, red"]
     if settings.size is not None:

@@ -9,16 +9,17 @@ from numpy.typing import NDArray
 
 from mmort.contract import DETECTION, Preprocessing
 from mmort.detections.boxes import bounding_boxes
+from mmort.onnx.adopt.foreign_file import NOISE
 from mmort.onnx.adopt.layout import Layout
 from mmort.onnx.verify.sessions import refusals
 from mmort.predict.engines.onnxruntime import OnnxNetwork
 from mmort.predict.fixed_size import fit
 
-NOISE = 480, 640
-"""Height and width of the image of noise that a file is tried with."""
-
 _MAX_TURNED = 0.05
 """Maximum share of boxes that end before they begin: networks predict some such boxes with a correct layout, too."""
+
+_MANY = 20
+"""Boxes of which the share of such ones says something."""
 
 
 class Trial(NamedTuple):
@@ -79,7 +80,7 @@ def _check_boxes(boxes: NDArray[np.float32], labels: NDArray[np.int64], layout: 
     """Refuse boxes in an input of some side, or labels, that contradict the layout."""
     check_classes(labels, layout)
     turned = (boxes[:, :2] > boxes[:, 2:]).any(axis=1)
-    if turned.mean() > _MAX_TURNED:
+    if len(boxes) >= _MANY and turned.mean() > _MAX_TURNED:
         raise ValueError(
             f"adopt: {turned.mean():.0%} of the boxes of a trial end before they begin; box_format may be another than "
             f"{layout.box_format}"

@@ -15,7 +15,7 @@ import mmort.ort
 from mmort._files.inputs import is_checkpoint, refuse_address
 from mmort.configs.captions import Prompt
 from mmort.contract import Interface, MaskFormat, read
-from mmort.contract.tasks import IMG_SHAPE, TEXT_INPUTS
+from mmort.contract.tasks import IMG_SHAPE, ORI_SHAPE, TEXT_INPUTS
 from mmort.limits import MAX_THREADS
 from mmort.ops.threads import get_num_threads
 from mmort.predict.engines.io_binding import BoundSession
@@ -152,11 +152,21 @@ class DetectorFile:
                 "--texts 'cat . traffic light', or Predictor(..., texts=['cat', 'traffic light'])"
             )
 
-    def __call__(self, input: NDArray[np.float32], img_shape: NDArray[np.int64]) -> list[NDArray[Any]]:
-        """Run the file on a batch, for each chunk of the words if it takes any; see `Network`."""
+    def __call__(
+        self,
+        input: NDArray[np.float32],
+        img_shape: NDArray[np.int64],
+        ori_shape: NDArray[np.int64] | None = None,
+    ) -> list[NDArray[Any]]:
+        """Run the file on a batch, for each chunk of the words if it takes any; see `Network`.
+
+        `ori_shape` are the heights and widths of the original images, for a file that takes them.
+        """
         feeds: dict[str, NDArray[Any]] = {self.contract.image.name: input}
         if self.contract.takes_img_shape:
             feeds[IMG_SHAPE.name] = img_shape
+        if self.contract.takes_ori_shape and ori_shape is not None:
+            feeds[ORI_SHAPE.name] = ori_shape
         if not self.takes_texts:
             return self._run(feeds)
         self.require_texts()
@@ -254,7 +264,12 @@ class OnnxNetwork(DetectorFile):
     def _run(self, feeds: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
         if self._bound is not None:
             return self._bound(feeds)
-        outputs: list[NDArray[Any]] = self.session.run(self.contract.outputs, feeds)
+        try:
+            outputs: list[NDArray[Any]] = self.session.run(self.contract.outputs, feeds)
+        except Exception as error:  # ONNX Runtime's exceptions have no common class, and name neither file nor sizes
+            shape = [*feeds[self.contract.image.name].shape]
+            text = " ".join(str(error).split())
+            raise ValueError(f"{self.path}: ONNX Runtime cannot run it on images of {shape}: {text}") from error
         return outputs
 
 
