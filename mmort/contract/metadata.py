@@ -277,7 +277,7 @@ _PREPROCESSING: dict[str, Any] = {
     "turn_size": checks.FLAG,
     "clip_boxes": checks.FLAG,
     "inclusive_boxes": checks.FLAG,
-    "side_divisor": checks.integer(1, MAX_SIDE),
+    "side_divisor": checks.integer(1, MAX_PADDING_STEP),
     "by_ratio": checks.FLAG,
     **{name: checks.words(*words) for name, words in preprocessing.WORDS.items()},
 }

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mmort.contract.tasks import IMG_SHAPE
-from mmort.detections.matching import Tolerances
 from mmort.onnx.artifact import Artifact
 from mmort.onnx.verify import detections
 from mmort.onnx.verify.proof import Noisy
 from mmort.onnx.verify.sessions import feeds
 from mmort.onnx.verify.values import Outputs, index_of_smallest, shapes_text
+from mmort.tolerances import Tolerances
 
 Arguments = tuple[Tensor, ...]
 
