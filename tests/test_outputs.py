@@ -171,7 +171,7 @@ CHANGES |= {"VideoWriter", "open"}
 OTHERS = {"copy", "remove", "write", "copyfile", "link", "chmod"}
 """Names that arrays, lists, streams and graphs have, too: they count if they are functions of the system's modules."""
 
-NO_FILES = {"structure.rename", "optional_inputs.replace", "node.output(0).replace", "files.save"}
+NO_FILES = {"self.artifact.save", "structure.rename", "optional_inputs.replace", "node.output(0).replace", "files.save"}
 """Calls that change a graph, and the package's own function that writes a model."""
 
 BY_LIBRARIES = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
@@ -14,11 +13,11 @@ import onnx
 from numpy.typing import NDArray
 
 import mmort
+from mmort._files.drafts import temporary_folder
 from mmort._files.outputs import require_new, require_output
 from mmort.configs.schema import suggested
 from mmort.contract import Metadata, write
 from mmort.contract.metadata import is_complete
-from mmort.demo import IMAGES
 from mmort.detections.drawing import contact_sheet
 from mmort.images import read_image, write_image
 from mmort.onnx.adopt import mmdetection
@@ -39,6 +38,9 @@ from mmort.onnx.verify.random_inputs import check_stated_sizes
 from mmort.onnx.verify.sessions import open_session, refusals
 from mmort.predict.engines.onnxruntime import OnnxNetwork
 from mmort.predict.predictor import Predictor
+
+IMAGES = sorted((Path(mmort.__file__).parent / "demo" / "digits" / "images").glob("*.png"))
+"""The images that ship, which every file is tried with."""
 
 _ALL = 2**24
 """More boxes than any file has, and exact as a float32."""
@@ -213,10 +215,10 @@ def _weighed(
         raise Question(_asking(file, candidates, {}))
     tried = [] if options.try_image is None else [options.try_image]
     images = [read_image(image) for image in (*tried, *IMAGES)]
-    with tempfile.TemporaryDirectory(prefix="mmort-adopt-") as folder:
+    with temporary_folder() as folder:
 
         def draft(layout: Layout) -> Path:
-            target = Path(folder, "draft.onnx")
+            target = folder / "draft.onnx"
             try:
                 _save(_adopted(path, _every_box(layout), file), target, path)
                 check_meaning(run_trial(OnnxNetwork(target), layout.prepare, pads=False), layout)

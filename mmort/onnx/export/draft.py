@@ -108,6 +108,9 @@ class Draft:
         """Let torch write the draft; check it, and simplify it and make it portable if the options ask for it."""
         self._traced = _exported(self._example, self._file, self.options)
         self.artifact = Artifact(files.load(self._file), self._file.parent, self.options.libraries)
+        weights = self._file.with_name(f"{self._file.name}.data")
+        if weights.exists() and weights not in self.artifact.files():  # torch writes an empty file, too
+            remove_draft(weights)
         self.output_names = [value.name for value in self.artifact.model.graph.output]
         self._frozen = _check_and_complete(self._example, self.artifact, self._file, self.options)
         gc.collect()  # the exporters leave cycles of graphs and weights
