@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-_TEMPORARY = ".mmort-"
+TEMPORARY = ".mmort-"
 _NAME = re.compile(r"\.mmort-[0-9a-f]{16}", re.ASCII)
 """The name of a draft; a file that belongs to a folder of drafts has a name that begins so, and goes on with ``-``."""
 
@@ -171,7 +171,7 @@ def remove_unfinished() -> None:
 
 def _new_name(directory: str | os.PathLike[str]) -> str:
     """Return a path that no file has, and note it."""
-    draft = os.path.join(directory, f"{_TEMPORARY}{secrets.token_hex(8)}")
+    draft = os.path.join(directory, f"{TEMPORARY}{secrets.token_hex(8)}")
     _unfinished[draft] = os.getpid()
     return draft
 

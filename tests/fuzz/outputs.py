@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mmort._files.outputs import TEMPORARY
+from mmort._files.drafts import TEMPORARY
 from mmort.images import write_image
 from mmort.predict import AnnotatedImages, Detections, list_images
 from tests.fuzz.children import Fuzzer, main
