@@ -39,29 +39,36 @@ class Artifact:
     def __init__(self, model: onnx.ModelProto, directory: Path, libraries: Sequence[PathLike] = ()) -> None:
         self.model, self.directory, self.libraries = model, directory, libraries
 
-    def constants(self) -> Iterator[tuple[str, NDArray[Any]]]:
-        """Yield the constants of the graph, initializers first, with their names."""
+    def tensors(self) -> Iterator[tuple[str, onnx.TensorProto]]:
+        """Yield the constants of the graph as they are stored, initializers first, with their names."""
         for tensor in self.model.graph.initializer:
-            yield tensor.name, self.array(tensor)
+            yield tensor.name, tensor
         for node in structure.nested(self.model.graph.node):
             for attribute in node.attribute if node.op_type == "Constant" else ():
                 if attribute.name == "value":
-                    yield node.output[0], self.array(attribute.t)
+                    yield node.output[0], attribute.t
+
+    def constants(self) -> Iterator[tuple[str, NDArray[Any]]]:
+        """Yield the constants of the graph, initializers first, with their names."""
+        for name, tensor in self.tensors():
+            yield name, self.array(tensor)
 
     def array(self, tensor: onnx.TensorProto) -> NDArray[Any]:
         """Return the numbers of a tensor."""
         return onnx.numpy_helper.to_array(tensor, os.fspath(self.directory))
 
     def save(self, path: Path) -> None:
-        """Write the model in the directory of its tensors; they move into it, unless it would have 2 GB or more."""
-        tensor_files = self.files()
-        if self.model.ByteSize() + sum(file.stat().st_size for file in tensor_files) < onnx.checker.MAXIMUM_PROTOBUF:
-            for tensor in self._tensors_in_files():
-                onnx.external_data_helper.load_external_data_for_tensor(tensor, os.fspath(self.directory))
-                tensor.ClearField("data_location")
-            for file in tensor_files:
-                remove_draft(file)
+        """Write the model in the directory, which is its own: of the files there, it keeps those that it refers to.
+
+        Tensors in files move into the model, unless it would have 2 GB or more.
+        """
+        size = self.model.ByteSize() + sum(file.stat().st_size for file in self.files())
+        for tensor in self._tensors_in_files() if size < onnx.checker.MAXIMUM_PROTOBUF else ():
+            onnx.external_data_helper.load_external_data_for_tensor(tensor, os.fspath(self.directory))
+            tensor.ClearField("data_location")
         write_draft(path, self.model.SerializeToString())
+        for file in set(self.directory.iterdir()) - self.files() - {path}:
+            remove_draft(file)
 
     def files(self) -> set[Path]:
         """Return the files that have tensors of the model."""
@@ -77,16 +84,11 @@ class Artifact:
         """Return a copy with another value of a constant."""
         model = onnx.ModelProto()
         model.CopyFrom(self.model)
-        tensors = [tensor for tensor in model.graph.initializer if tensor.name == name]
-        tensors += [
-            attribute.t
-            for node in structure.nested(model.graph.node)
-            for attribute in node.attribute
-            if node.op_type == "Constant" and node.output[0] == name and attribute.name == "value"
-        ]
-        for tensor in tensors:
-            tensor.CopyFrom(onnx.numpy_helper.from_array(change(self.array(tensor)), tensor.name))
-        return Artifact(model, self.directory, self.libraries)
+        changed = Artifact(model, self.directory, self.libraries)
+        for constant, tensor in changed.tensors():
+            if constant == name:
+                tensor.CopyFrom(onnx.numpy_helper.from_array(change(self.array(tensor)), tensor.name))
+        return changed
 
     def session(
         self, outputs: Sequence[str], inputs: Sequence[onnx.ValueInfoProto] = (), *, own_library: bool = True

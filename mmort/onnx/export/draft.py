@@ -22,7 +22,6 @@ import torch
 from numpy.typing import NDArray
 
 from mmort import schemas
-from mmort._files.drafts import remove_draft
 from mmort.contract.metadata import BY_TOLERANCE, VERIFIED
 from mmort.onnx import op_schemas
 from mmort.onnx.artifact import Artifact
@@ -108,9 +107,6 @@ class Draft:
         """Let torch write the draft; check it, and simplify it and make it portable if the options ask for it."""
         self._traced = _exported(self._example, self._file, self.options)
         self.artifact = Artifact(files.load(self._file), self._file.parent, self.options.libraries)
-        weights = self._file.with_name(f"{self._file.name}.data")
-        if weights.exists() and weights not in self.artifact.files():  # torch writes an empty file, too
-            remove_draft(weights)
         self.output_names = [value.name for value in self.artifact.model.graph.output]
         self._frozen = _check_and_complete(self._example, self.artifact, self._file, self.options)
         gc.collect()  # the exporters leave cycles of graphs and weights
@@ -267,11 +263,8 @@ def _simplify(artifact: Artifact, draft: Path) -> None:
         import onnxslim
     except ModuleNotFoundError:
         raise ImportError("export: simplify needs onnxslim: pip install onnxslim") from None
-    before = artifact.files()
     onnxslim.slim(os.fspath(draft), os.fspath(draft))
     artifact.model = files.load(draft)
-    for file in before - artifact.files():
-        remove_draft(file)
 
 
 def _make_portable(model: onnx.ModelProto, portable: bool | Form) -> None:

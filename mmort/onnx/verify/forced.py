@@ -161,7 +161,8 @@ class ForcedFile:
         plain : bool, default False
             Whether to run the program from end to end, too.
         """
-        values = self._values(args, fed or {})
+        fed = fed or {}
+        values = self._values(args, fed)
         heads, outputs = ({name: values[name] for name in names} for names in (self._heads, self._outputs))
         comparisons: dict[str, Comparison] = {}
         runs = defaultdict[str, list[Cut]](list)
@@ -181,7 +182,7 @@ class ForcedFile:
                         self._growth[name] = comparisons[name].growth
 
         try:
-            given = self._given(values, fed or {})
+            given = self._given(values, fed)
             if exact:
                 ends = self.program.run(args, given, compare, exact=True, plain=plain)
             else:
@@ -189,8 +190,8 @@ class ForcedFile:
             for seed in range(1, 1 + FURTHER_RUNS):
                 problems = [comparison for comparison in comparisons.values() if comparison.problem]
                 if problems and all(comparison.factor < np.inf for comparison in problems):
-                    values = self._values(args, fed or {})
-                    self.program.run(args, self._given(values, fed or {}), compare, seed=seed)
+                    values = self._values(args, fed)
+                    self.program.run(args, self._given(values, fed), compare, seed=seed)
         except Exception:
             if not any(comparison.problem for comparison in comparisons.values()):
                 raise

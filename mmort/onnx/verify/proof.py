@@ -9,6 +9,7 @@ it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -178,12 +179,12 @@ class _Runs:
             for problem in problems(self._program, self._artifact, definitions=self._inlined)
             if problem.constant is None or not self._is_shown(problem.constant)
         ]
-        count = sum(1 for _ in self._artifact.constants())
+        count = sum(1 for _ in self._artifact.tensors())
         yield ProofRow("-", CONSTANTS, count, None, "", "; ".join(wrong[:MAX_PROBLEMS]))
 
     def _is_shown(self, name: str) -> bool:
         """Return whether the smallest inputs would show that any number of a constant was slightly larger."""
-        size = next(array.size for constant, array in self._artifact.constants() if constant == name)
+        size = next(math.prod(tensor.dims) for constant, tensor in self._artifact.tensors() if constant == name)
         return size <= MAX_NUMBERS and all(self._is_number_shown(name, index) for index in range(size))
 
     def _is_number_shown(self, name: str, index: int) -> bool:
