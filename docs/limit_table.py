@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +32,10 @@ def table() -> str:
 def _number(limit: Limit) -> str:
     """Return a limit as text, with powers of two as such."""
     value = int(limit.value)
-    for text, rest in ((f"2**{value.bit_length() - 1}", 0), (f"2**{value.bit_length()} - 1", -1)):
-        if value >= 2**12 and value == 2 ** int(re.findall(r"\d+", text)[1]) + rest:
-            return f"{text} {limit.unit}".strip()
+    for offset, suffix in ((0, ""), (1, " - 1")):
+        exponent = (value + offset).bit_length() - 1
+        if value >= 2**12 and value + offset == 2**exponent:
+            return f"2**{exponent}{suffix} {limit.unit}".strip()
     return f"{value:,} {limit.unit}".strip()
 
 

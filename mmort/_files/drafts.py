@@ -13,11 +13,11 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 TEMPORARY = ".mmort-"
-_NAME = re.compile(r"\.mmort-[0-9a-f]{16}", re.ASCII)
+_NAME = re.compile(rf"{re.escape(TEMPORARY)}[0-9a-f]{{16}}", re.ASCII)
 """The name of a draft; a file that belongs to a folder of drafts has a name that begins so, and goes on with ``-``."""
 
 _EXCHANGE = ".mmort_exchange-"
@@ -45,17 +45,12 @@ def draft_file(directory: str | os.PathLike[str]) -> Iterator[str]:
     ...     os.listdir(directory)
     ['file']
     """
-    _remove_left(directory)
-    while True:
-        draft = _new_name(directory)
-        try:
-            os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
-            with _locked(draft, wait=True):
-                if os.path.exists(draft):  # another process has not removed it before it was locked
-                    yield draft
-                    return
-        finally:
-            _remove(draft)
+
+    def make(draft: str) -> None:
+        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+
+    with _draft(directory, make) as draft:
+        yield draft
 
 
 @contextlib.contextmanager
@@ -73,17 +68,24 @@ def draft_folder(directory: str | os.PathLike[str]) -> Iterator[Path]:
     True
     []
     """
+    with _draft(directory, lambda folder: os.mkdir(folder, 0o700)) as folder:
+        yield Path(folder)
+
+
+@contextlib.contextmanager
+def _draft(directory: str | os.PathLike[str], make: Callable[[str], None]) -> Iterator[str]:
+    """Make a file or a folder with a hidden name, locked, which is removed at the end of the block if it is there."""
     _remove_left(directory)
     while True:
-        folder = _new_name(directory)
+        draft = _new_name(directory)
         try:
-            os.mkdir(folder, 0o700)
-            with _locked(folder, wait=True):
-                if os.path.isdir(folder):  # likewise
-                    yield Path(folder)
+            make(draft)
+            with _locked(draft, wait=True):
+                if os.path.exists(draft):  # another process has not removed it before it was locked
+                    yield draft
                     return
         finally:
-            _remove(folder)
+            _remove(draft)
 
 
 def temporary_folder() -> contextlib.AbstractContextManager[Path]:
@@ -139,9 +141,14 @@ def remove_draft(draft: Path) -> None:
     draft.unlink()
 
 
-def replace_by(draft: str | os.PathLike[str], file: str | os.PathLike[str]) -> None:
-    """Give a finished draft a file's name, so that a power loss leaves the former file or the whole new one."""
+def replace_by(draft: str | os.PathLike[str], file: str | os.PathLike[str], mode: int | None = None) -> None:
+    """Give a finished draft a file's name, so that a power loss leaves the former file or the whole new one.
+
+    If there is a `mode`, the draft gets it last, as it may let nobody write.
+    """
     synchronize_file(draft)
+    if mode is not None:
+        os.chmod(draft, mode)
     os.replace(draft, file)
     synchronize_directory(os.path.dirname(os.path.abspath(file)))
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from mmort._files.drafts import draft_file, synchronize_directory, synchronize_file, write_draft
+from mmort._files.drafts import draft_file, replace_by, write_draft
 
 _OPEN_FILES = "/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/"
 """Where the files are that a process has open already."""
@@ -135,11 +135,8 @@ def _write(file: str | os.PathLike[str], data: bytes) -> None:
     require_directory(path)  # the system's error would name the draft
     with draft_file(os.path.dirname(path)) as draft:
         write_draft(draft, data)
-        synchronize_file(draft)
-        if os.path.exists(path):
-            os.chmod(draft, os.stat(path).st_mode & 0o7777)  # which may let nobody write, so last
-        os.replace(draft, path)
-        synchronize_directory(os.path.dirname(path))
+        mode = os.stat(path).st_mode & 0o7777 if os.path.exists(path) else None
+        replace_by(draft, path, mode)
 
 
 def make_folder(directory: str | os.PathLike[str], *, parents: bool = True) -> None:

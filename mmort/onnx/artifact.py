@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mmort._files.drafts import draft_beside, remove_draft, write_draft
 from mmort.onnx.graph import structure
+from mmort.onnx.graph.files import tensors_in_files
 from mmort.onnx.verify.sessions import open_session
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Artifact:
         Tensors in files move into the model, unless it would have 2 GB or more.
         """
         size = self.model.ByteSize() + sum(file.stat().st_size for file in self.files())
-        for tensor in self._tensors_in_files() if size < onnx.checker.MAXIMUM_PROTOBUF else ():
+        for tensor in tensors_in_files(self.model) if size < onnx.checker.MAXIMUM_PROTOBUF else ():
             onnx.external_data_helper.load_external_data_for_tensor(tensor, os.fspath(self.directory))
             tensor.ClearField("data_location")
         write_draft(path, self.model.SerializeToString())
@@ -72,13 +73,8 @@ class Artifact:
 
     def files(self) -> set[Path]:
         """Return the files that have tensors of the model."""
-        infos = map(onnx.external_data_helper.ExternalDataInfo, self._tensors_in_files())
+        infos = map(onnx.external_data_helper.ExternalDataInfo, tensors_in_files(self.model))
         return {self.directory / info.location for info in infos}
-
-    def _tensors_in_files(self) -> list[onnx.TensorProto]:
-        """Return the tensors that are in files."""
-        tensors = onnx.external_data_helper._get_all_tensors(self.model)
-        return [tensor for tensor in tensors if onnx.external_data_helper.uses_external_data(tensor)]
 
     def with_constant(self, name: str, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Artifact:
         """Return a copy with another value of a constant."""
@@ -121,7 +117,7 @@ class Artifact:
         del graph.value_info[:]
         graph.value_info.extend(kept)
         graph.input.extend(inputs)
-        if not self._tensors_in_files():
+        if not tensors_in_files(self.model):
             return open_session(model, self.libraries, own_library)
         with draft_beside(self.directory / "values.onnx") as path:  # beside the tensors
             write_draft(path, model.SerializeToString())

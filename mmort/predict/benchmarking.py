@@ -216,7 +216,7 @@ def _run(predictor: Predictor, paths: Sequence[Path], noise: Image | None, batch
         prepared = [predictor.preprocessing(image) for image in images if image is not None]
         input, img_shape = predictor.input_of(prepared)
     with timed("run"):
-        outputs = predictor.network(input, img_shape)
+        outputs = predictor.outputs_of(prepared, input, img_shape)
     with timed("postprocess"):
         predictor.detections_of(prepared, input, outputs)
     return seconds | {"total": sum(seconds.values())}

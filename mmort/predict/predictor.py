@@ -328,14 +328,17 @@ class Predictor:
         for indices in self._chunks(images):
             chunk = [images[index] for index in indices]
             input, img_shape = self.input_of(chunk)
-            outputs = self._run_network(chunk, input, img_shape)
+            outputs = self.outputs_of(chunk, input, img_shape)
             found.update(zip(indices, self.detections_of(chunk, input, outputs), strict=True))
         return [found[index] for index in range(len(images))]
 
-    def _run_network(
+    def outputs_of(
         self, images: Sequence[Prepared], input: NDArray[np.float32], img_shape: NDArray[np.int64]
     ) -> Sequence[NDArray[Any]]:
-        """Return the network's outputs, which may depend on the sizes of the original images."""
+        """Return the network's outputs for `input`, with the sizes of the original images if it takes them.
+
+        This is the second stage of `run`.
+        """
         if not isinstance(self.network, DetectorFile) or not self.network.contract.takes_ori_shape:
             return self.network(input, img_shape)
         ori_shape = np.zeros((len(input), 2), np.int64)

@@ -29,7 +29,7 @@ from mmort.detect.export.exported_detector import Exported, ExportedWithProposal
 from mmort.detect.export.open_vocabulary import OpenVocabulary
 from mmort.detect.export.options import ExportOptions, PathLike
 from mmort.detect.export.progress import Steps, muted
-from mmort.detect.export.proof import EndToEnd, check_optional, noisy_views
+from mmort.detect.export.proof import Matches, check_optional, noisy_views
 from mmort.detect.loading import build, load_trained
 from mmort.detect.network import TorchNetwork
 from mmort.images import Image, as_channels
@@ -165,7 +165,7 @@ class _Export:
         self.traced = self.module if options.skip_postprocess else head_outputs.WithHeads(self.module, detector)
         self.draft: Draft | None = None
         """The file in the making, once it is traced."""
-        self.matches = EndToEnd()
+        self.matches = Matches()
         image = _input_image(options.input_img, images[0], preprocessing)
         self.test_image = _input_image(options.test_img or options.input_img, images[1], preprocessing)
         self.shown_image = images[1]
@@ -219,8 +219,8 @@ class _Export:
         self.steps.end()
         if options.verify is not False:
             self.steps.progress(str(report))
-            if str(self.matches):
-                self.steps.progress(str(self.matches))
+            if text := str(self.matches):
+                self.steps.progress(text)
         if options.show:
             self._show(output_file)
         unproven = ", NOT VERIFIED: it has not been compared with torch" if options.verify is False else ""

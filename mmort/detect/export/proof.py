@@ -52,17 +52,17 @@ def _with_noise(image: Tensor, seed: int) -> Tensor:
     return image + noise * image.std()
 
 
-class EndToEnd:
+class Matches:
     """Detections of a file that torch has, too, from end to end: information, as rounding may decide them."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
 
     def __call__(
-        self, args: Arguments, outputs: Mapping[str, NDArray[Any]], expected: Mapping[str, torch.Tensor]
+        self, args: Arguments, outputs: Mapping[str, NDArray[Any]], expected: Mapping[str, NDArray[Any]]
     ) -> None:
         """Match the detections of a run."""
-        actual, of_torch = list(outputs.values()), [expected[name].numpy() for name in outputs]
+        actual, of_torch = list(outputs.values()), [expected[name] for name in outputs]
         compared = Outputs(shapes_text(args[:1]), list(outputs), actual, of_torch, Tolerances())
         rows = [row for row in detections.compare(compared) or () if isinstance(row, detections.DetectionRow)]
         if rows:

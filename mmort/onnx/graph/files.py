@@ -163,7 +163,7 @@ def save(model: onnx.ModelProto, path: PathLike, source: PathLike | None, librar
         If onnx's checker or ONNX Runtime refuses the model, or if it has tensors in files of another directory.
     """
     path = Path(path)
-    if source is not None and Path(source).resolve().parent != path.resolve().parent and _has_external_data(model):
+    if source is not None and Path(source).resolve().parent != path.resolve().parent and tensors_in_files(model):
         raise ValueError(f"{source} has tensors in files beside it: the output must be in its directory, got {path}")
     try:
         content = model.SerializeToString()
@@ -210,7 +210,7 @@ def _complaint(path: PathLike) -> str | None:
     return None
 
 
-def _has_external_data(model: onnx.ModelProto) -> bool:
-    """Return whether any of the model's tensors is in another file."""
+def tensors_in_files(model: onnx.ModelProto) -> list[onnx.TensorProto]:
+    """Return the tensors of a model that are in other files."""
     tensors = onnx.external_data_helper._get_all_tensors(model)
-    return any(map(onnx.external_data_helper.uses_external_data, tensors))
+    return [tensor for tensor in tensors if onnx.external_data_helper.uses_external_data(tensor)]

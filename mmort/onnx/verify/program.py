@@ -242,9 +242,10 @@ class _Run:
     def set(self, node: fx.Node, value: Value) -> None:
         """Set a value that all runs share, and compare it if a file has it as an output."""
         self.streams.set(node, value)
-        for item in self._given.get(node, ()):
+        given = self._given.pop(node, {})
+        for item in given:
             tensor = _tensor(value)
-            self._compare(Cut(Source(node, item), tensor, tensor, tensor, (), self._given[node]))
+            self._compare(Cut(Source(node, item), tensor, tensor, tensor, (), given))
 
     def step(self, node: fx.Node) -> None:
         """Compute a node in all runs, compare it if it is a cut, and free what no later node reads."""
@@ -336,19 +337,23 @@ def namespace_of(node: fx.Node) -> str | None:
     return node.target.namespace if isinstance(node.target, torch._ops.OpOverload) else None
 
 
+def is_not_of_torch(node: fx.Node) -> bool:
+    """Return whether a node calls an operator of mmort, or of another package."""
+    return namespace_of(node) not in (None, *TORCH)
+
+
 def _is_opaque(node: fx.Node) -> bool:
     """Return whether a node is a loop, or another package's operator, which may take float32 only: it is one step."""
-    return namespace_of(node) not in (None, *TORCH, "mmort") or isinstance(node.target, torch._ops.HigherOrderOperator)
+    is_foreign = is_not_of_torch(node) and namespace_of(node) != "mmort"
+    return is_foreign or isinstance(node.target, torch._ops.HigherOrderOperator)
 
 
 def _chooses(node: fx.Node) -> bool:
     """Return whether a node's result may jump: it is discontinuous, makes integers of numbers, or is an operator."""
-    if isinstance(node.target, torch._ops.HigherOrderOperator):
+    if is_not_of_torch(node) or isinstance(node.target, torch._ops.HigherOrderOperator):
         return True
     if not isinstance(node.target, torch._ops.OpOverload):
         return False
-    if namespace_of(node) not in TORCH:
-        return True
     reads = any(
         _is_floating(leaf) for argument in node.all_input_nodes for leaf in tree_leaves(argument.meta.get("val"))
     )

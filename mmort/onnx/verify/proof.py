@@ -28,7 +28,7 @@ from mmort.onnx.verify.provenance import MAX_NUMBERS, problems
 from mmort.onnx.verify.report import Report, number_text
 from mmort.onnx.verify.rounding import LIMIT
 from mmort.onnx.verify.sessions import one_line
-from mmort.onnx.verify.values import index_of_smallest, shapes_text
+from mmort.onnx.verify.values import as_array, index_of_smallest, shapes_text
 
 CONSTANTS = "constants and attributes"
 """What the row of `provenance` says was compared."""
@@ -43,7 +43,7 @@ CHANGE = 1.001
 """How many times as large a constant is made to see whether it matters."""
 
 Arguments = tuple[Any, ...]
-EndToEnd = Callable[[Arguments, Mapping[str, NDArray[Any]], Mapping[str, torch.Tensor]], None]
+EndToEnd = Callable[[Arguments, Mapping[str, NDArray[Any]], Mapping[str, NDArray[Any]]], None]
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,8 @@ class _Runs:
             if not index:
                 self._heads_of.append(ran.heads)
             if ran.expected:
-                self._end_to_end(args, ran.outputs, dict(zip(names, map(torch.as_tensor, ran.expected), strict=True)))
+                expected_by_name = {name: as_array(value) for name, value in zip(names, ran.expected, strict=True)}
+                self._end_to_end(args, ran.outputs, expected_by_name)
         for view in noisy:
             try:
                 self._heads_of.append(_with_noise(shipped.heads(view.args), view))

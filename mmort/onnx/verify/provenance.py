@@ -25,7 +25,7 @@ from mmort.onnx.export.calls import MMCV_NODES, arrange, exported_operators
 from mmort.onnx.graph import structure
 from mmort.onnx.graph.inspection import attributes_of, operator_of
 from mmort.onnx.verify.operator_calls import arguments_by_name
-from mmort.onnx.verify.program import TORCH, Program, namespace_of
+from mmort.onnx.verify.program import Program, is_not_of_torch
 
 _aten = torch.ops.aten
 
@@ -63,36 +63,34 @@ def problems(program: Program, artifact: Artifact, *, definitions: bool = False)
     With `definitions`, operators of mmort's are nodes of the standard, whose constants are their own.
     """
     numbers, regions = _Numbers(program), _Regions(program, artifact.model)
-    small: dict[str, _Array] = {}
+    small: list[tuple[_Array, set[fx.Node]]] = []
     unknown: list[tuple[str, str, list[fx.Node]]] = []
     for name, array in artifact.constants():
         nodes = regions.reading(name)
         readers = {node.op_type for node in regions.readers[name]}
         if array.dtype == np.float32 and array.size <= MAX_NUMBERS:
-            small[name] = array
-        if not readers or (definitions and any(map(_is_definition, nodes))):
+            small.append((array, set(nodes)))
+        if not readers or (definitions and any(map(is_not_of_torch, nodes))):
             continue
         if not numbers.have(name, array, nodes, readers):
             text = f"{name}, read by {', '.join(sorted(readers))}, is not among the constants of torch's program"
             unknown.append((name, text, nodes))
     for name, text, nodes in unknown:
-        own = not numbers.name(name) and not _lacks_a_number(nodes, regions, small)
+        own = not numbers.name(name) and not _lacks_a_number(nodes, small)
         yield Problem(text, name if own else None)
     for node in artifact.model.graph.node:
         nodes = regions.of_node(node)
-        if not (definitions and any(map(_is_definition, nodes))):
+        if not (definitions and any(map(is_not_of_torch, nodes))):
             for problem in numbers.attribute_problems(node, nodes):
                 yield Problem(f"{node.op_type} {node.output[0]} {problem}")
 
 
-def _lacks_a_number(nodes: Sequence[fx.Node], regions: _Regions, constants: Mapping[str, _Array]) -> bool:
-    """Return whether calls have numbers that no constant of their translations is: another one has its place."""
-    written = {
-        float(number)
-        for name, array in constants.items()
-        if set(regions.reading(name)) & set(nodes)
-        for number in array.ravel()
-    }
+def _lacks_a_number(nodes: Sequence[fx.Node], constants: Sequence[tuple[_Array, set[fx.Node]]]) -> bool:
+    """Return whether calls have numbers that no constant of their translations is: another one has its place.
+
+    The `constants` have the nodes that read them.
+    """
+    written = {float(number) for array, readers in constants if readers & set(nodes) for number in array.ravel()}
     called = {
         float(np.float32(leaf))
         for node in nodes
@@ -328,11 +326,6 @@ def _divisors(node: fx.Node) -> Iterator[float]:
     if isinstance(count, int):
         yield count
         yield count - (1.0 if arguments["correction"] is None else arguments["correction"])
-
-
-def _is_definition(node: fx.Node) -> bool:
-    """Return whether a node is an operator whose definition in ONNX has constants of its own."""
-    return namespace_of(node) not in (None, *TORCH)
 
 
 def _as_in_files(attributes: Mapping[str, Any]) -> dict[str, Any]:

@@ -75,7 +75,10 @@ def last_place(magnitude: Array) -> Array:
 
 def _mean(ratios: Array) -> float:
     """Return the mean, at least 1, without what a few extreme numbers do to it."""
-    return max(1.0, min(float(ratios.mean()), EXTREME * float(np.median(ratios)))) if ratios.size else 1.0
+    mean = float(ratios.mean()) if ratios.size else 0.0
+    if mean > 1 and 2 * np.count_nonzero(ratios >= mean / EXTREME) <= ratios.size:  # the median takes long
+        mean = min(mean, EXTREME * float(np.median(ratios)))
+    return max(1.0, mean)
 
 
 def _magnitude(array: Array) -> Array:
@@ -120,9 +123,9 @@ def around(array: Array) -> Array:
     half = (array.ndim + 1) // 2
     groups = [tuple(range(half)), tuple(range(half, array.ndim))]
     scale = np.sqrt(squares.mean(keepdims=True)) if array.size else np.zeros(())
-    present = squares[squares > 0]
-    if present.size and not any(1 < length <= array.size // MIN_SLICE for length in array.shape):
-        scale = np.minimum(scale, EXTREME * np.sqrt(np.median(present)))
+    if not any(1 < length <= array.size // MIN_SLICE for length in array.shape):
+        present = squares[squares > 0]
+        scale = np.minimum(scale, EXTREME * np.sqrt(np.median(present))) if present.size else scale
     for group, others in (groups, groups[::-1]):
         sums = squares.sum(others, keepdims=True)  # two passes over all numbers instead of one for each axis
         for axis in group:
