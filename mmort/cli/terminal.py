@@ -17,7 +17,7 @@ FORESEEN = (ImportError, MemoryError, OSError, ValueError)
 
 
 MAX_MESSAGE = 4_000
-"""Characters of a line; Linux's paths have fewer."""
+"""Characters of a line, about as many as a path of Linux may have."""
 
 
 class UsageError(ValueError):

@@ -148,8 +148,8 @@ class DetectorConfig:
         if self._config.get("tta_model") or self._config.get("tta_pipeline"):
             views.append("test-time augmentation (tta_model): the file detects in one view, at one scale")
         if self.has_test_pipeline and self.test_pipeline.sizes > 1:
-            size, others = self.test_pipeline.size, self.test_pipeline.sizes - 1
-            views.append(f"{others} more of img_scale: the file is for the first, {size}")
+            size, further_sizes = self.test_pipeline.size, self.test_pipeline.sizes - 1
+            views.append(f"{further_sizes} more of img_scale: the file is for the first, {size}")
         return tuple(views)
 
     @property

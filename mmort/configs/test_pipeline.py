@@ -118,8 +118,8 @@ class Pad(Step):
         """
         values = self.pad_val.get("img", 0) if isinstance(self.pad_val, dict) else self.pad_val
         if isinstance(values, (int, float)):
-            others = values if version_3 and isinstance(values, int) else 0
-            values = (values, *(others,) * (channels - 1))
+            further_value = values if version_3 and isinstance(values, int) else 0
+            values = (values, *(further_value,) * (channels - 1))
         if not isinstance(values, (tuple, list)) or len(values) != channels:
             raise ValueError(
                 f"preprocessing: pad_val of Pad must be a number or {channels} numbers, got {self.pad_val}"

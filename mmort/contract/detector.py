@@ -7,7 +7,7 @@ from typing import Any
 
 from mmort.contract.interface import Argument, Interface
 from mmort.contract.metadata import Metadata, read_metadata, write_entries
-from mmort.contract.tasks import IMG_SHAPE, INPUT, MASKS, ORI_SHAPE, PROPOSALS, TASKS, TEXT_INPUTS, Tensor
+from mmort.contract.tasks import IMG_SHAPE, INPUT, MASKS, ORI_SHAPE, PROPOSALS, SIZES, TASKS, TEXT_INPUTS, Tensor
 
 ADVICE = "mmort adopt MODEL.onnx --output FILE.onnx lets mmort run detectors of other exporters"
 """What helps with a file that has other inputs or outputs."""
@@ -104,8 +104,8 @@ def read(path: str, interface: Interface) -> DetectorContract:
     if metadata.texts is not None and not set(TEXT_INPUTS) <= names:
         missing = min(set(TEXT_INPUTS) - names)
         raise ValueError(f"{path}: a detector whose metadata has texts must have the input {missing}")
-    sizes = {tensor.name for tensor in (IMG_SHAPE, ORI_SHAPE)}
-    further |= {tensor.name for tensor in (IMG_SHAPE, ORI_SHAPE) if _takes(interface, tensor)}
+    sizes = {tensor.name for tensor in SIZES}
+    further |= {tensor.name for tensor in SIZES if _takes(interface, tensor)}
     images = [argument for argument in interface.inputs if argument.name not in further | sizes]
     channels = 3 if metadata.preprocessing is None else metadata.preprocessing.channels
     if (

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from mmort.contract.tasks import IMG_SHAPE, ORI_SHAPE
+from mmort.contract.tasks import SIZES
 from mmort.schemas import ELEMENT_TYPES
 
-_WITH_DEFAULTS = (IMG_SHAPE.name, ORI_SHAPE.name)
-"""The inputs of files of mmort that may be left out, and then have the default of a weight of that name."""
+_WITH_DEFAULTS = {tensor.name for tensor in SIZES}
 
 _DTYPES = {name: dtype for dtype, name in ELEMENT_TYPES.items()}
 """numpy's names by those of ONNX Runtime."""

@@ -78,6 +78,8 @@ TEXT_POSITIONS = Tensor("text_positions", "int64", (1, "T"), "the position of ea
 TEXT_SHARES = Tensor("text_shares", "float32", ("s", "c"), "the share that each token has in each class")
 IMG_SHAPE = Tensor("img_shape", "int64", ("N", 2), "height and width of each image without its padding; 0 means all")
 ORI_SHAPE = Tensor("ori_shape", "int64", ("N", 2), "height and width of each original image; 0 means img_shape")
+SIZES = IMG_SHAPE, ORI_SHAPE
+"""The inputs that may be left out, and then have the default of a weight of that name."""
 
 DETS = Tensor(
     *("dets", "float32", ("N", "K", (5, 6))),

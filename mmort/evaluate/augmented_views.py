@@ -16,7 +16,6 @@ from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import plain_type
 from mmort.contract import Prepared, Preprocessing
 from mmort.detections.detections import Detections
-from mmort.images import as_channels
 from mmort.predict import Predictor
 
 DEFAULT_MERGING = {"nms": {"type": "nms", "iou_threshold": 0.5}, "max_per_img": 100}
@@ -35,7 +34,7 @@ class View:
 
     def __call__(self, path: Path) -> Prepared:
         """Preprocess an image file."""
-        return self.preprocessing(as_channels("preprocessing", path, self.preprocessing.color_type), self.mirrored)
+        return self.preprocessing(path, self.mirrored)
 
 
 @dataclass(frozen=True)
@@ -56,8 +55,10 @@ class AugmentedViews:
     max_per_img: int
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> AugmentedViews:
+    def from_config(cls, config: dict[str, Any], *, inclusive_boxes: bool = False) -> AugmentedViews:
         """Read ``tta_model`` and ``tta_pipeline``, or take MMDetection's defaults: the image and its mirror image.
+
+        Whether boxes end with their last pixel, `inclusive_boxes`, is the detector's, which no config says.
 
         Raises
         ------
@@ -80,11 +81,11 @@ class AugmentedViews:
             _ = settings.test_pipeline  # which refuses what is no pipeline
             pipeline = _mirrored(settings.test_steps)
         views = []
+        of_views = {key: value for key, value in config.items() if key not in ("test_dataloader", "data")}
         for steps in _pipelines(pipeline):
             flips = [step for step in steps if plain_type(step.get("type")) == "RandomFlip"]
-            others = [step for step in steps if step not in flips]
-            of_view = {key: value for key, value in config.items() if key not in ("test_dataloader", "data")}
-            preprocessing = Preprocessing.from_config(of_view | {"test_pipeline": others})
+            settings_of_view = of_views | {"test_pipeline": [step for step in steps if step not in flips]}
+            preprocessing = Preprocessing.from_config(settings_of_view, inclusive_boxes=inclusive_boxes)
             views.append(View(preprocessing, any(map(_flips, flips))))
         return cls(tuple(views), nms, count)
 
@@ -109,12 +110,13 @@ class AugmentedViews:
             raise ValueError("test: tta merges upright boxes only, as MMDetection does, but not masks or rotated boxes")
         boxes = np.concatenate(
             [
-                _mirror(found.boxes, found.image_size[1]) if view.mirrored else found.boxes
-                for view, found in zip(self.views, of_views, strict=True)
+                _mirror(detections.boxes, detections.image_size[1]) if view.mirrored else detections.boxes
+                for view, detections in zip(self.views, of_views, strict=True)
             ]
         )
-        scores, labels = (np.concatenate([getattr(found, name) for found in of_views]) for name in ("scores", "labels"))
-        names = [name for found in of_views for name in found.names]
+        scores = np.concatenate([detections.scores for detections in of_views])
+        labels = np.concatenate([detections.labels for detections in of_views])
+        names = [name for detections in of_views for name in detections.names]
         dets, indices = mmort.batched_nms(boxes, scores, labels, self.nms)
         dets, indices = dets[: self.max_per_img], indices[: self.max_per_img]
         kept = tuple(names[index] for index in indices.tolist())

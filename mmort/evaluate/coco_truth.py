@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -111,10 +112,14 @@ class CocoTruth:
             filled_areas=areas.count(None),
         )
 
+    @cached_property
+    def label_of(self) -> dict[int, int]:
+        """The label of each category, the first of several."""
+        return {number: label for label, number in reversed([*enumerate(self.category_numbers.tolist())])}
+
     def objects(self) -> list[ImageObjects]:
-        """Return the objects of each image, in the file's order; a category with several labels has the first."""
-        label_of = {number: label for label, number in reversed([*enumerate(self.category_numbers.tolist())])}
-        labels = np.array([label_of[number] for number in self.categories.tolist()], np.int64)
+        """Return the objects of each image, in the file's order."""
+        labels = np.array([self.label_of[number] for number in self.categories.tolist()], np.int64)
         corners = np.concatenate([self.boxes[:, :2], self.boxes[:, :2] + self.boxes[:, 2:]], axis=1)
         order = np.argsort(self.images, kind="stable")
         starts = np.searchsorted(self.images[order], [self.image_numbers, self.image_numbers + 1])

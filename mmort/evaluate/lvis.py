@@ -100,7 +100,7 @@ class LvisDataset(CocoDataset):
         judged = []
         for of_image, absent, not_exhaustive in zip(objects, self._absent, self._not_exhaustive, strict=True):
             present = {numbers[label] for label in of_image.labels.tolist()}
-            labels = frozenset(map(numbers.index, (present | {*absent}) - {*not_exhaustive}))
+            labels = frozenset(self.truth.label_of[number] for number in (present | {*absent}) - {*not_exhaustive})
             judged.append(replace(of_image, judged=labels))
         return judged
 

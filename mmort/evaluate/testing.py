@@ -199,7 +199,9 @@ def test(
         _require_objects(dataset)
     if options.tta and (config is None or predict is not None):
         raise ValueError("test: tta needs a config, which has the views, and runs on this machine")
-    views = AugmentedViews.from_config(config) if options.tta and config is not None else None
+    views = None
+    if options.tta and config is not None:
+        views = AugmentedViews.from_config(config, inclusive_boxes=_has_inclusive_boxes(network))
     masks = True if options.output or submission or (options.report and network.has_masks) else None
     evaluation = Evaluation(dataset, options.metrics, masks=masks, **of_metrics)
     predictor = Predictor(
@@ -366,6 +368,11 @@ def _submission(dataset: Dataset, options: dict[str, Any], *, force: bool) -> tu
     return submission
 
 
+def _has_inclusive_boxes(network: TrainedNetwork) -> bool:
+    """Return whether boxes of a network end with their last pixel."""
+    return network.preprocessing is not None and network.preprocessing.inclusive_boxes
+
+
 def _preprocessing(network: TrainedNetwork, config: dict[str, Any] | None) -> Preprocessing:
     """Return the preprocessing of the config, as in test.py; of the file, if the config's is not supported."""
     if config is None:
@@ -377,8 +384,7 @@ def _preprocessing(network: TrainedNetwork, config: dict[str, Any] | None) -> Pr
             )
         return network.preprocessing
     try:
-        inclusive = network.preprocessing is not None and network.preprocessing.inclusive_boxes
-        preprocessing = Preprocessing.from_config(config, inclusive_boxes=inclusive)
+        preprocessing = Preprocessing.from_config(config, inclusive_boxes=_has_inclusive_boxes(network))
     except ValueError:
         if network.preprocessing is None:
             raise

@@ -142,10 +142,13 @@ def time_table(times: Sequence[OperatorTime]) -> str:
         seconds = sum(operator.seconds for operator in others)
         shown.append(OperatorTime("others", sum(operator.nodes for operator in others), seconds))
     rows = [
-        (operator.operator, str(operator.nodes), f"{1e3 * operator.seconds:.2f}", f"{operator.seconds / total:.1%}")
+        (
+            *(operator.operator, str(operator.nodes), f"{1e3 * operator.seconds:.2f}"),
+            f"{100 * operator.seconds / total:.1f} %",
+        )
         for operator in shown
     ]
-    return lay_out([("operator", "nodes", "ms", "share"), *((*row[:3], row[3].replace("%", " %")) for row in rows)])
+    return lay_out([("operator", "nodes", "ms", "share"), *rows])
 
 
 def _events(

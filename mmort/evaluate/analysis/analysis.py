@@ -83,7 +83,7 @@ class ImageAnalysis:
     @property
     def wrong(self) -> NDArray[np.bool_]:
         """The visible detections that are errors, (N,)."""
-        return self.visible & ~np.isin(self.errors.kinds, (Kind.RIGHT, Kind.IGNORED))
+        return self.visible & np.isin(self.errors.kinds, ERRORS)
 
     @property
     def missed(self) -> NDArray[np.bool_]:
@@ -193,8 +193,8 @@ def _count_pairs(confusion: NDArray[np.int64], image: ImageAnalysis, iou_thresho
     detections, objects = overlapping.nonzero()
     np.add.at(confusion, (of_objects[objects], labels[detections]), 1)
     np.add.at(confusion, (-1, labels[~overlapping.any(axis=1)]), 1)
-    found = (overlapping & (labels[:, None] == of_objects)).any(axis=0)
-    np.add.at(confusion, (of_objects[~found], -1), 1)
+    is_found = (overlapping & (labels[:, None] == of_objects)).any(axis=0)
+    np.add.at(confusion, (of_objects[~is_found], -1), 1)
 
 
 def _curves(images: Sequence[ImageAnalysis], classes: int) -> Iterator[Curve]:

@@ -33,6 +33,11 @@ class Kind(IntEnum):
     CLASS_AND_BOX = 6
     """It overlaps an object of another class, but less than the threshold."""
 
+    @property
+    def label(self) -> str:
+        """The name in reports."""
+        return self.name.lower().replace("_", " ")
+
 
 @dataclass(frozen=True, eq=False)
 class ImageErrors:

@@ -32,14 +32,6 @@ MAX_CONFUSIONS = 10
 
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 560, 300, 44, 10, 40
 
-KIND_NAMES = {
-    Kind.BOX: "box",
-    Kind.CLASS: "class",
-    Kind.DUPLICATE: "duplicate",
-    Kind.BACKGROUND: "background",
-    Kind.CLASS_AND_BOX: "class and box",
-}
-
 
 @dataclass(frozen=True)
 class Line:
@@ -102,7 +94,7 @@ def write_report(
         "analysis": analysis,
         "totals": _totals(analysis),
         "classes": _class_rows(analysis),
-        "error_names": [KIND_NAMES[kind] for kind in ERRORS],
+        "error_names": [kind.label for kind in ERRORS],
         "lines": _lines(analysis),
         "plot": {"width": WIDTH, "height": HEIGHT, "left": LEFT, "top": TOP, "bottom": BOTTOM},
         "matrix": _matrix(analysis, shown),
@@ -111,7 +103,6 @@ def write_report(
         "worst": worst,
         "problems": problems,
         "min_overlap": MIN_OVERLAP,
-        "max_images": MAX_IMAGES,
     }
     write_output(path, render("test.html", values, command="mmort test"))
     return tuple(problems)
@@ -212,10 +203,10 @@ def _confusions(analysis: Analysis) -> list[dict[str, Any]]:
     pairs = analysis.confusion[:-1, :-1].copy()
     np.fill_diagonal(pairs, 0)
     order = np.argsort(-pairs, axis=None, kind="stable")[:MAX_CONFUSIONS].tolist()
-    found = (divmod(index, len(analysis.classes)) for index in order)
+    label_pairs = (divmod(index, len(analysis.classes)) for index in order)
     return [
         {"object": analysis.classes[truth], "detection": analysis.classes[label], "count": int(pairs[truth, label])}
-        for truth, label in found
+        for truth, label in label_pairs
         if pairs[truth, label]
     ]
 
@@ -228,7 +219,7 @@ def _image(analysis: Analysis, index: int, of_dataset: DatasetImage) -> dict[str
     detections = image.result.as_detections(analysis.classes, (height, width))[image.visible]
     wrong, missed = image.wrong, image.missed
     kinds = image.errors.kinds[wrong].tolist()
-    counts = [f"{kinds.count(kind)} {KIND_NAMES[kind]}" for kind in ERRORS if kind in kinds]
+    counts = [f"{kinds.count(kind)} {kind.label}" for kind in ERRORS if kind in kinds]
     sides = (
         Side.drawn(
             f"ground truth: {len(objects)} objects, {missed.sum() or 'none'} missed",
