@@ -319,22 +319,25 @@ def _bounded(path: str, file: BinaryIO) -> BinaryIO:
     if not is_archive:
         return file
     try:
-        records = _record_sizes(file) if _TELLS_SIZES else [record.file_size for record in ZipFile(file).infolist()]
-        if sum(records) <= size:
+        total = sum(_record_sizes(file))
+        if total <= size:
             file.seek(0)
             return file if _TELLS_SIZES else _written_again(file)
     except Exception as error:  # damaged bytes make readers raise anything
         raise ValueError(_damaged(path, error)) from None
-    raise ValueError(
-        f"{path}: is not a checkpoint of torch.save: its records take {sum(records)} bytes, more than the file"
-    )
+    raise ValueError(f"{path}: is not a checkpoint of torch.save: its records take {total} bytes, more than the file")
 
 
 _TELLS_SIZES = hasattr(torch._C.PyTorchFileReader, "get_record_size")  # torch 2.9 does not
 
 
 def _record_sizes(file: BinaryIO) -> list[int]:
-    """Return the sizes of an archive's records as torch finds them; another reader could find others in its bytes."""
+    """Return the sizes of an archive's records as torch finds them; another reader could find others in its bytes.
+
+    torch 2.9 does not tell them, and reads what zipfile finds.
+    """
+    if not _TELLS_SIZES:
+        return [record.file_size for record in ZipFile(file).infolist()]
     reader = torch._C.PyTorchFileReader(file)
     return [reader.get_record_size(name) for name in reader.get_all_records()]
 

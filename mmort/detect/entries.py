@@ -93,17 +93,12 @@ class Parts:
     ----------
     types : dict of str to dict of str to class
         By kind, the class of each of MMDetection's type names.
-    particular : dict of str to dict of str to (str, class), optional
-        By kind, the classes of type names of heads with some box coders only, and the kind of these.
     """
 
-    def __init__(
-        self,
-        types: dict[str, dict[str, Any]],
-        particular: dict[str, dict[str, tuple[str, Any]]] | None = None,
-    ) -> None:
+    def __init__(self, types: dict[str, dict[str, Any]]) -> None:
         self.types = types
-        self.particular = {} if particular is None else particular
+        self.particular: dict[str, dict[str, tuple[str, Any]]] = {}
+        """By kind, the classes of type names of heads with some box coders only, and the kind of these."""
 
     def register(self, kind: str, *names: str, coder: str | None = None) -> Callable[[_Class], _Class]:
         """Return a decorator: the class is what these type names mean in configs.

@@ -75,7 +75,7 @@ class _Collector(Parts):
     """
 
     def __init__(self, parts: Parts) -> None:
-        super().__init__(parts.types, parts.particular)
+        super().__init__(parts.types)
         self.problems: list[str] = []
         self.kinds: set[str] = set()
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import AROUND, PARTS, Schema, nested
+from mmort.detect.entries import AROUND, PARTS, Schema, nested, training_only
 
 
 @PARTS.register(AROUND, "ByteTrack", "DeepSORT", "MaskTrackRCNN", "OCSORT", "QDTrack", "StrongSORT")
@@ -21,7 +21,7 @@ class Tracker(Schema):
         **dict.fromkeys(
             ("cmc", "motion", "postprocess_model", "reid", "track_head", "tracker"), "no part of detecting"
         ),
-        **dict.fromkeys(("freeze_detector", "freeze_reid"), "training only"),
+        **training_only("freeze_detector", "freeze_reid"),
     }
     branch: ClassVar = "detector"
 
@@ -51,7 +51,7 @@ class SemiSupervised(Schema):
     detector: Config
     semi_test_cfg: SemiTestCfg | None = nested(SemiTestCfg, "semi_test_cfg", default=None)
 
-    ignored: ClassVar = {"data_preprocessor": "read by the preprocessing", "semi_train_cfg": "training only"}
+    ignored: ClassVar = {"data_preprocessor": "read by the preprocessing", **training_only("semi_train_cfg")}
 
     @property
     def branch(self) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -29,14 +29,15 @@ class RoIHead(nn.Module):
     ----------
     with_mask : bool
         Whether `mask` may be called.
-    TestCfg : subclass of RCNNEntries
-        The schema of ``test_cfg.rcnn``.
+    TestCfg : subclass of Schema
+        That of ``test_cfg.rcnn``.
     """
 
-    TestCfg: ClassVar[type[RCNNEntries]] = RCNNEntries
+    TestCfg: ClassVar[type[Schema]] = RCNNEntries
+    test_cfg: Any
     with_mask: bool
 
-    def __init__(self, test_cfg: RCNNEntries) -> None:
+    def __init__(self, test_cfg: Schema) -> None:
         super().__init__()
         self.test_cfg = test_cfg
 

@@ -127,7 +127,7 @@ class _Decoder:
             )
 
     def results(self) -> dict[str, Value]:
-        """Return ``dets`` (N, K, 5), best first, ``labels`` (N, K), -1 in unused rows, and the masks of those rows."""
+        """Return ``dets`` (N, K, 5 or 6), best first, ``labels`` (N, K), -1 in unused rows, and masks or keypoints."""
         op, layout, boxes = self.op, self.layout, self._boxes()
         labels: Value | None = None
         class_count: Value | None = None

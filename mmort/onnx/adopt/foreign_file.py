@@ -18,9 +18,12 @@ from mmort.onnx.adopt.inputs import Inputs, Tensor
 Entries = dict[str, Any]
 """Entries of a layout."""
 
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""Of red, green and blue from 0 to 1."""
+
 IMAGENET: Entries = {
-    "mean": [255 * value for value in (0.485, 0.456, 0.406)],
-    "std": [255 * value for value in (0.229, 0.224, 0.225)],
+    "mean": [255 * value for value in IMAGENET_MEAN],
+    "std": [255 * value for value in IMAGENET_STD],
     "divide": True,
 }
 """Preprocessing for backbones trained on ImageNet."""

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mmort.onnx.adopt.foreign_file import Entries, is_positive
+from mmort.onnx.adopt.foreign_file import IMAGENET_MEAN, IMAGENET_STD, Entries, is_positive
 
-_IMAGENET = {"image_mean": (0.485, 0.456, 0.406), "image_std": (0.229, 0.224, 0.225)}
+_IMAGENET = {"image_mean": IMAGENET_MEAN, "image_std": IMAGENET_STD}
 _CLIP = {"image_mean": (0.48145466, 0.4578275, 0.40821073), "image_std": (0.26862954, 0.26130258, 0.27577711)}
 _SHORT_SIDE = {"shortest_edge": 800, "longest_edge": 1333}
 

@@ -38,7 +38,13 @@ KNOWN = {
 IMAGE_DTYPES = {"float32": FLOAT, "float16": onnx.TensorProto.FLOAT16, "uint8": onnx.TensorProto.UINT8}
 """The element types of an image."""
 
-_DTYPES = {"int64": INT64, "float32": FLOAT, "bool": BOOL, "int32": onnx.TensorProto.INT32, "float16": 10}
+_DTYPES = {
+    "int64": INT64,
+    "float32": FLOAT,
+    "bool": BOOL,
+    "int32": onnx.TensorProto.INT32,
+    "float16": onnx.TensorProto.FLOAT16,
+}
 """The element types of other inputs."""
 
 

@@ -223,11 +223,14 @@ QUERIES: Entries = {"boxes": "pred_boxes", "box_format": "cxcywh", "box_unit": "
 """The entries of transformers' object detection, without what its classes are."""
 
 
+def has_queries(file: ForeignFile) -> bool:
+    """Return whether a file has the outputs of transformers' object detection."""
+    return {"logits", "pred_boxes"} <= set(file.outputs)
+
+
 def _queries(file: ForeignFile) -> Entries | None:
     """Return the entries of transformers' object detection, without what its classes are."""
-    if not {"logits", "pred_boxes"} <= set(file.outputs):
-        return None
-    return QUERIES
+    return QUERIES if has_queries(file) else None
 
 
 def _names(file: ForeignFile, entries: Mapping[str, Any]) -> list[str] | None:

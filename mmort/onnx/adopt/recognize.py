@@ -24,7 +24,7 @@ from mmort.onnx.adopt.foreign_file import (
 )
 from mmort.onnx.adopt.image_processors import image_processor, selection
 from mmort.onnx.adopt.inputs import Tensor
-from mmort.onnx.adopt.presets import PRESETS
+from mmort.onnx.adopt.presets import PRESETS, QUERIES, has_queries
 
 
 def recognize(file: ForeignFile) -> tuple[str, Entries] | None:
@@ -139,7 +139,7 @@ def _letterbox(file: ForeignFile, *, is_detr: bool) -> Entries:
     if size is None:
         sides = _literal(file, "imgsz", "two positive integers", is_size)
         size = [sides[1], sides[0]]
-    common: Entries = {"size": size, "to_rgb": True, "std": [255.0, 255.0, 255.0], "divide": True}
+    common: Entries = scaled_to_one() | {"size": size}
     if is_detr:
         return common | {"keep_ratio": False}
     padding: Entries = {
@@ -154,7 +154,7 @@ def _letterbox(file: ForeignFile, *, is_detr: bool) -> Entries:
 
 def _transformers(file: ForeignFile) -> Entries | None:
     """Return the layout of transformers' object detection, whose outputs have its names, as its config says."""
-    if not {"logits", "pred_boxes"} <= set(file.outputs) or file.config is None:
+    if not has_queries(file) or file.config is None:
         return None
     config = read_json(file.config / "config.json")
     labels = config.get("id2label", {})
@@ -165,10 +165,7 @@ def _transformers(file: ForeignFile) -> Entries | None:
     queries = (file.outputs["logits"].shape or (None, None))[1] or file.results()["logits"].shape[1]
     model_type = str(config.get("model_type", ""))
     return {
-        "boxes": "pred_boxes",
-        "box_format": "cxcywh",
-        "box_unit": "relative",
-        "scores": "logits",
+        **QUERIES,
         "classes": [str(labels[str(label)]) for label in range(len(labels))],
         "preprocessing": image_processor(settings, file.size(), model_type),
         **selection(settings, columns, len(labels), queries, model_type),

@@ -21,7 +21,7 @@ from mmort.detect.parts.two_stage import TwoStageDetector
 class RoITransRoIHead(BoxCascade):
     """A head for rotated boxes for each stage."""
 
-    TestCfg = RotatedRCNNEntries  # type: ignore[assignment]
+    TestCfg = RotatedRCNNEntries
     with_mask = False
 
     @dataclass(frozen=True, kw_only=True)

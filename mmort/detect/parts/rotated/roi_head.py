@@ -15,8 +15,8 @@ class RotatedRoIHead(RoIHead):
     """Base of these second stages; the family says which head they have, and what they detect with it."""
 
     with_mask = False
-    TestCfg = RotatedRCNNEntries  # type: ignore[assignment]
-    test_cfg: RotatedRCNNEntries  # type: ignore[assignment]
+    TestCfg = RotatedRCNNEntries
+    test_cfg: RotatedRCNNEntries
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
@@ -24,5 +24,5 @@ class RotatedRoIHead(RoIHead):
         bbox_head: BoxHead = part("bbox_head")
 
     def __init__(self, entries: Entries, test_cfg: RotatedRCNNEntries) -> None:
-        super().__init__(test_cfg)  # type: ignore[arg-type]
+        super().__init__(test_cfg)
         self.bbox_roi_extractor, self.bbox_head = entries.bbox_roi_extractor, entries.bbox_head
