@@ -9,6 +9,7 @@ from typing import Any, Literal
 from mmort.configs.captions import Prompt
 from mmort.configs.data_preprocessor import DataPreprocessor, read_data_preprocessor
 from mmort.configs.data_sets import CLASSES_OF_TYPES, classes_of
+from mmort.configs.packages import Package, package_of
 from mmort.configs.schema import Config, plain_type
 from mmort.configs.test_pipeline import TestPipeline, read_steps
 
@@ -56,6 +57,11 @@ class DetectorConfig:
         if isinstance(beside, dict) and "type" not in beside and beside:  # that of version 3 names a loop
             return 2
         return 2 if _has_step(self._config.get("test_pipeline"), _STEPS_OF_2) else 3
+
+    @property
+    def package(self) -> Package | None:
+        """The other package of OpenMMLab that the config is for, if it is."""
+        return package_of(self._config)
 
     @property
     def has_model(self) -> bool:
@@ -109,7 +115,8 @@ class DetectorConfig:
     def data_preprocessor(self) -> DataPreprocessor:
         """What the model of MMDetection 3 does with images itself."""
         entries = self._data_preprocessor
-        return DataPreprocessor() if entries is None else read_data_preprocessor(entries)
+        scope = self._config.get("default_scope")
+        return DataPreprocessor() if entries is None else read_data_preprocessor(entries, scope)
 
     @property
     def _data_preprocessor(self) -> Any:

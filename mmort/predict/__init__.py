@@ -1,6 +1,7 @@
 """Detection in images with an exported detector, without torch.
 
-`Predictor` runs a detector on images, `Detections` are the results in one; `predict_windows` detects in large ones;
+`Predictor` runs a detector on images, `Detections` are the results in one; files of classifiers and of semantic
+segmentations give `Classes` and a `SegmentationMap`; `predict_windows` detects in large ones;
 `predict` records and draws what is in many, or in a video, and resumes.
 `Preprocessing` turns an image into the network's input, as the config's test pipeline does; `paste_masks` pastes masks
 into the image; `draw` and `contact_sheet` draw detections.  Images need OpenCV, running a file ONNX Runtime or
@@ -10,10 +11,12 @@ OpenVINO; the rest needs numpy only.
 from mmort.contract.mask_format import MaskFormat
 from mmort.contract.padding import Padding
 from mmort.contract.preprocessing import Prepared, Preprocessing
+from mmort.detections.classes import Classes
 from mmort.detections.detections import Detections
 from mmort.detections.drawing import contact_sheet, draw
 from mmort.detections.masks import BoxMasks, ImageMasks, paste_masks
 from mmort.detections.panoptic import PanopticFormat
+from mmort.detections.segmentation_map import SegmentationMap
 from mmort.images import read_image, write_image
 from mmort.predict.benchmarking import Benchmark, Timing, benchmark
 from mmort.predict.engines.onnxruntime import DetectorFile, Network, OnnxNetwork
@@ -30,6 +33,7 @@ __all__ = [
     "AnnotatedImages",
     "Benchmark",
     "BoxMasks",
+    "Classes",
     "Detections",
     "DetectorFile",
     "FixedSizeWarning",
@@ -48,6 +52,7 @@ __all__ = [
     "Prepared",
     "Preprocessing",
     "Record",
+    "SegmentationMap",
     "Timing",
     "Windows",
     "benchmark",
