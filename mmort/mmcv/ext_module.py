@@ -122,7 +122,7 @@ def _raiser(name: str) -> Callable[..., NoReturn]:
 
     def call(*args: Any, **kwargs: Any) -> NoReturn:
         raise NotImplementedError(
-            f"mmcv._ext.{name}: not implemented by mmort; docs/mmdetection_on_todays_torch.md lists what is"
+            f"mmcv._ext.{name}: not implemented by mmort; docs/mmcv_operators.md lists what is"
         )
 
     call.__name__ = call.__qualname__ = name
