@@ -6,7 +6,7 @@ A file is right if all detections are the package's own, boxes within 0.01 pixel
 rounding of float16 where the network computes in it.  Otherwise `adopt` must refuse it, or ask; with the preset or the
 entries that the question names, it must be right.  The files are made of packages of the index, with random weights by
 a fixed seed, or with the trained ones that a package ships.  RECORD gets a line of JSON for each; what it has is not
-run again.  The last lines are the table of docs/adopt.md.  Exit code 1 if a file is silently wrong.
+run again.  The last lines are a table of counts.  Exit code 1 if a file is silently wrong.
 """
 
 from __future__ import annotations
