@@ -266,7 +266,10 @@ def resize(
     backend: ResizeBackend = "cv2",
     interpolation: Interpolation = "bilinear",
 ) -> Image:
-    """Resize an image; return it unchanged if it has that size already."""
+    """Resize an image; return it unchanged if it has that size already.
+
+    With "area", which OpenCV alone has, pixels are averaged; an image that becomes larger is resized bilinearly.
+    """
     if image.shape[:2] == (height, width):
         return image
     if backend == "torchvision":
@@ -276,7 +279,9 @@ def resize(
         filters = {"bilinear": pillow.Resampling.BILINEAR, "bicubic": pillow.Resampling.BICUBIC}
         return np.asarray(pillow.fromarray(image).resize((width, height), filters[interpolation]))
     cv2 = opencv()
-    kind = {"bilinear": cv2.INTER_LINEAR, "bicubic": cv2.INTER_CUBIC}[interpolation]
+    kinds = {"bilinear": cv2.INTER_LINEAR, "bicubic": cv2.INTER_CUBIC, "area": cv2.INTER_AREA}
+    enlarges = interpolation == "area" and width >= image.shape[1] and height >= image.shape[0]
+    kind = kinds["bilinear" if enlarges else interpolation]
     # Of other arrays OpenCV makes a copy itself, and crashes if there is no memory for it.
     resized: Image = cv2.resize(np.ascontiguousarray(image), (width, height), interpolation=kind)
     return resized if resized.ndim == image.ndim else resized[..., None]  # OpenCV leaves an axis of 1 out
