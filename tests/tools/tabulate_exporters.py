@@ -1,4 +1,4 @@
-"""The table of docs/measured/adopted.md: what each command does with files of other exporters, and whether detections are theirs.
+"""The table of docs/measured/adopted.md: what each command does with other exporters' files, compared with these.
 
 python -m tests.tools.tabulate_exporters FOLDER MODULES [NAME ...]
 
