@@ -82,6 +82,9 @@ OPTIONS_ELSEWHERE = {
     "--device": "--provider",
     "--imgsz": "--shape",
     "--out-file": "--output",
+    "--pred-score-thr": "--score-thr",
+    "--project": "--show-dir",
+    "--save-dir": "--show-dir",
     "--threshold": "--score-thr",
 }
 """What other programs call options, and their names here."""

@@ -1,4 +1,4 @@
-"""The table of docs/measured/adopted.md: what commands do with other exporters' files, and whether they are right.
+"""The table of docs/measured/adopted.md: what each command does with other exporters' files, compared with these.
 
 python -m tests.tools.tabulate_exporters FOLDER MODULES [NAME ...]
 
