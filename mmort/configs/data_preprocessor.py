@@ -8,7 +8,10 @@ from typing import Any, ClassVar
 
 from mmort.configs.schema import Config, Schema, plain_type, read_entries
 
-_TYPES = ("DetDataPreprocessor", "ImgDataPreprocessor", "BoxInstDataPreprocessor", "TrackDataPreprocessor")
+_TYPES = (
+    *("DetDataPreprocessor", "ImgDataPreprocessor", "BoxInstDataPreprocessor", "TrackDataPreprocessor"),
+    *("YOLOv5DetDataPreprocessor", "PPYOLOEDetDataPreprocessor"),  # MMYOLO's
+)
 _OF_SEGMENTATION, _OF_CLASSIFICATION = "SegDataPreProcessor", "ClsDataPreprocessor"
 
 

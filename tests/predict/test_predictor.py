@@ -109,6 +109,14 @@ def test_pictures_of_another_type(image):
         predictor()(image)
 
 
+def test_pictures_that_are_easily_made_arrays():
+    with pytest.raises(TypeError, match=re.escape("pass bytes(image) if it is a file's content")):
+        predictor()(bytearray(b"x"))
+    torch = pytest.importorskip("torch")
+    with pytest.raises(TypeError, match=re.escape("pass image.numpy(), (H, W, 3) of uint8 in blue, green, red")):
+        predictor()(torch.zeros(8, 8, 3, dtype=torch.uint8))
+
+
 def test_a_picture_that_is_larger_than_the_memory():
     """OpenCV itself crashes."""
     with pytest.raises(MemoryError):
