@@ -49,7 +49,7 @@ class DetectorConfig:
 
         The versions select boxes a little differently and give the defaults of steps other values.
         """
-        if self._data_preprocessor is not None or any(name in self._config for name in _ENTRIES_OF_3):
+        if self.data_preprocessor_entries is not None or any(name in self._config for name in _ENTRIES_OF_3):
             return 3
         if any(name in self._config for name in _ENTRIES_OF_2):
             return 2
@@ -114,13 +114,13 @@ class DetectorConfig:
     @cached_property
     def data_preprocessor(self) -> DataPreprocessor:
         """What the model of MMDetection 3 does with images itself."""
-        entries = self._data_preprocessor
+        entries = self.data_preprocessor_entries
         scope = self._config.get("default_scope")
         return DataPreprocessor() if entries is None else read_data_preprocessor(entries, scope)
 
     @property
-    def _data_preprocessor(self) -> Any:
-        """Its config; if the model has none, MMEngine takes that beside the model."""
+    def data_preprocessor_entries(self) -> Any:
+        """Its config, or None; if the model has none, MMEngine takes that beside the model."""
         model = self._config.get("model")
         if isinstance(model, dict) and "data_preprocessor" in model:
             return model["data_preprocessor"]

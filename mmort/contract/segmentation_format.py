@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from mmort.limits import MAX_WINDOWS
+
 
 @dataclass(frozen=True)
 class SegmentationFormat:
@@ -68,6 +70,11 @@ class SegmentationFormat:
             _starts(length, side, step)
             for length, side, step in zip((width, height), self.window, self.stride, strict=True)
         )
+        if len(columns) * len(rows) > MAX_WINDOWS:
+            raise ValueError(
+                f"segmentation: windows of {self.window} with stride {self.stride} must be at most {MAX_WINDOWS} in an "
+                f"image, got {len(columns) * len(rows)} in {width} x {height} pixels"
+            )
         right, bottom = (min(length, side) for length, side in zip((width, height), self.window, strict=True))
         return [(x, y, x + right, y + bottom) for y in rows for x in columns]
 

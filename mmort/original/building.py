@@ -50,11 +50,11 @@ class Original:
     @property
     def family(self) -> str:
         """The types of its head and its backbone."""
-        described = self.config["model"]
-        head = described.get("decode_head") or described.get("head") or {}
+        model = DetectorConfig(self.config).outer_model
+        head = model.get("decode_head") or model.get("head") or {}
         head = head[-1] if isinstance(head, (list, tuple)) else head
-        kinds = [plain_type(part["type"]) for part in (head, described.get("backbone") or {}) if "type" in part]
-        return " on ".join(kinds) or plain_type(described.get("type"))
+        kinds = [plain_type(part["type"]) for part in (head, model.get("backbone") or {}) if "type" in part]
+        return " on ".join(kinds) or plain_type(model.get("type"))
 
     @property
     def dataset_type(self) -> Any:
@@ -88,17 +88,16 @@ def build(config: Config, package: Package) -> Original:
     ValueError
         If the config has no model, or the package cannot build it.
     """
-    if not isinstance(config.get("model"), dict):
-        raise ValueError("export: the config must have a dict 'model'")
+    layout = DetectorConfig(config)
+    described_model = layout.outer_model
     registry = import_package(package)
     _import_parts(config, package)
     from mmengine.config import ConfigDict
     from mmengine.registry import init_default_scope
 
-    model = described(config["model"])
-    model.setdefault("data_preprocessor", described(config.get("data_preprocessor")))
-    if model["data_preprocessor"] is None:
-        del model["data_preprocessor"]
+    model = described(described_model)
+    if layout.data_preprocessor_entries is not None:
+        model |= {"data_preprocessor": described(layout.data_preprocessor_entries)}
     try:
         with quiet():
             init_default_scope(package.module)

@@ -16,10 +16,10 @@ from mmort.original.adapters import Adapter, Segmentation
 from mmort.original.building import described, quiet
 from mmort.predict import Predictor
 
-MAX_DIFFERENT_PIXELS = 0.001
+ALLOWED_SHARE = 0.001
 """The share of pixels whose class may be another: those where two classes are as probable as each other."""
 
-MAX_DIFFERENCE = 1e-3
+ALLOWED_DISTANCE = 1e-3
 """How far a probability may be from the original's."""
 
 
@@ -92,12 +92,12 @@ def _difference(adapter: Adapter, expected: NDArray[Any], values: NDArray[Any]) 
         raise ValueError(f"export: the end result must be {expected.shape}, as the original's is, got {values.shape}")
     if isinstance(adapter, Segmentation):
         count = int((expected != values).sum())
-        if count > MAX_DIFFERENT_PIXELS * expected.size:
+        if count > ALLOWED_SHARE * expected.size:
             raise ValueError(
                 f"export: {count} of {expected.size} pixels have another class than the original gives them"
             )
         return f"{count} of {expected.size} pixels differ"
     distance = float(np.abs(expected - values).max(initial=0))
-    if not distance <= MAX_DIFFERENCE:
+    if not distance <= ALLOWED_DISTANCE:
         raise ValueError(f"export: a probability differs from the original's by {distance:.2g}")
     return f"probabilities differ by at most {distance:.1e}"

@@ -181,6 +181,4 @@ class _Export:
     def _compare_ends(self, draft: Draft, image: Image) -> str:
         """Compare the end results of the draft with the original's."""
         self.steps.begin("comparing end results with the original's")
-        file = draft.artifact.directory / "ends.onnx"  # which is not kept when the draft is saved
-        draft.artifact.save(file)
-        return compare(self.adapter, file, image)
+        return compare(self.adapter, draft.saved(), image)
