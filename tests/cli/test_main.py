@@ -18,7 +18,7 @@ from mmort.cli.datasets import METRICS
 from mmort.demo import IMAGES, MODEL
 from mmort.onnx.verify.numbers import NumbersRow
 from mmort.onnx.verify.report import Report, VerificationError
-from mmort.predict import OnnxNetwork
+from mmort.predict import OnnxRuntime
 from tests.cli.running import misused, refused, run
 from tests.onnx import foreign
 from tests.predict import tiny_detector
@@ -379,7 +379,7 @@ def test_models_are_replaced_by_force(tmp_path):
         code, out, err = run(command, model, "-o", output, "--force")
         assert (code, err) == (0, "")
         assert out.endswith(f"wrote {output}\n")
-        assert OnnxNetwork(output).classes == ("a", "b")
+        assert OnnxRuntime(output).classes == ("a", "b")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.onnx", "other.onnx"]
 
 

@@ -32,7 +32,7 @@ class Command:
 
 MODEL = {"model": "path"}
 DATA = {"ann": "annotation_file", "img_dir": "image_dir"}
-ENGINE = {"engine", "threads", "parallel"}
+ENGINE = {"engine", "precision", "threads", "parallel"}
 COMMANDS = {
     "export": Command(
         (export, ExportOptions),

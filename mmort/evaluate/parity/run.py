@@ -98,9 +98,9 @@ def parity(
     >>> from mmort.demo import ANNOTATIONS, IMAGES, MODEL
     >>> from mmort.evaluate import CocoDataset
     >>> from mmort.evaluate.parity import parity
-    >>> from mmort.predict import OnnxNetwork
+    >>> from mmort.predict import OnnxRuntime
     >>> digits = CocoDataset(ANNOTATIONS, IMAGES[0].parent)
-    >>> parity({"file": OnnxNetwork(MODEL), "two threads": OnnxNetwork(MODEL, threads=2)}, digits).ok
+    >>> parity({"file": OnnxRuntime(MODEL), "two threads": OnnxRuntime(MODEL, threads=2)}, digits).ok
     True
     """
     options = ParityOptions() if options is None else options
