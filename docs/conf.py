@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+import command_tables
+import detector_tables
 import limit_table
 import nodes
 
@@ -23,7 +25,7 @@ version = release = mmort.__version__
 
 root_doc = "docs/index"
 include_patterns = ["*.md", "docs/**.md", "benchmarks/*.md", "examples/README.md", "examples/*/README.md"]
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", "sphinx_copybutton"]
 autosummary_generate = False  # tables only: a page describes its functions
 myst_heading_anchors = 3
 highlight_language = "none"  # blocks that name no language are what commands print; by default they are Python
@@ -74,8 +76,9 @@ def show_empty_dicts(app, what, name, obj, options, signature, return_annotation
 
 
 def setup(app):
-    """Make the index's table of contents, the table of limits, and what autodoc shows of functions and data classes."""
+    """Make the index's table of contents, generated tables, and what autodoc shows of functions and data classes."""
     app.connect("autodoc-process-signature", show_empty_dicts)
     app.connect("source-read", add_contents)
-    app.connect("source-read", limit_table.fill_in)
+    for tables in (limit_table, detector_tables, command_tables):
+        app.connect("source-read", tables.fill_in)
     app.connect("autodoc-process-docstring", nodes.append_tables)

@@ -18,7 +18,6 @@ import json
 import math
 import shutil
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +26,10 @@ import torch
 from tqdm import tqdm
 
 from mmort.predict import read_image
-from tests.tools.tabulate_exporters import (
-    Rows,
-    average_precision,
-    export_transformers,
-    of_transformers,
-    of_ultralytics,
-)
+from tests.tools.exporters.exporter import Rows
+from tests.tools.exporters.of_transformers import export_transformers, of_transformers
+from tests.tools.exporters.of_ultralytics import predicted
+from tests.tools.tabulate_exporters import average_precision
 
 Detect = Callable[[Path, np.ndarray], Rows]
 """Returns what a package detects with a file in an image."""
@@ -124,7 +120,7 @@ def train_yolo(data: Path, twin: Path, options: argparse.Namespace) -> Detect:
     )
     weights = training / "run" / "weights" / "last.pt"
     shutil.move(YOLO(weights).export(format="onnx", imgsz=options.size, simplify=False), twin / "model.onnx")
-    return partial(of_ultralytics, size=options.size)
+    return predicted({"imgsz": options.size})
 
 
 def build_rt_detr(names: list[str]) -> Any:

@@ -88,7 +88,7 @@ public class Detect {
         Matcher object = Pattern.compile("\"padding\": *(\\{[^}]*\\})").matcher(entries);
         String padding = object.find() ? object.group(1) : "{}", settings = object.replaceAll("\"padding\": null");
         if (numbers(settings, "pad_or", 0)[0] != 0 || settings.contains("\"pillow\"")
-                || settings.contains("\"torchvision\"") || settings.contains("\"bicubic\"")
+                || settings.contains("\"torchvision\"") || settings.contains("\"bicubic\"") || settings.contains("\"area\"")
                 || flag(settings, "to_float32", false) || flag(settings, "inclusive_boxes", false)
                 || flag(settings, "by_ratio", false))
             throw new IllegalArgumentException(

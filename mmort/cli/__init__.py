@@ -40,6 +40,11 @@ from mmort.cli import (
     verify,
 )
 
+DESCRIPTION = (
+    "Turn detectors trained in MMDetection or MMRotate into ONNX files that are proven to detect the same, and run "
+    "them on any CPU."
+)
+
 COMMANDS = {
     "info": info,
     "demo": demo,
@@ -77,6 +82,9 @@ OPTIONS_ELSEWHERE = {
     "--device": "--provider",
     "--imgsz": "--shape",
     "--out-file": "--output",
+    "--pred-score-thr": "--score-thr",
+    "--project": "--show-dir",
+    "--save-dir": "--show-dir",
     "--threshold": "--score-thr",
 }
 """What other programs call options, and their names here."""
@@ -224,7 +232,7 @@ def _similar_option(name: str, options: Sequence[str]) -> str | None:
 
 def _parser() -> argparse.ArgumentParser:
     """Build the parser of all commands."""
-    parser = _Parser("mmort", description="Detection operators for numpy and ONNX Runtime.", allow_abbrev=False)
+    parser = _Parser("mmort", description=DESCRIPTION, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"mmort {mmort.__version__}")
     parser.set_defaults(error=parser.error, options=())
     commands = parser.add_subparsers(metavar="COMMAND", dest="command")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import fields
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,20 @@ IGNORED = ("--dataset", "--mean", "--std")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of MMDetection's pytorch2onnx.py, and further ones."""
-    parser.add_argument("config", metavar="CONFIG", help="MMDetection config, 2.x or 3.x; it is read, not executed")
+    parser.add_argument(
+        "config", metavar="CONFIG", nargs="?", help="MMDetection config, 2.x or 3.x; it is read, not executed"
+    )
     parser.add_argument("checkpoint", metavar="CHECKPOINT", nargs="?", help="the .pth file that was trained with it")
     parser.add_argument(
         "--check", action="store_true", help="export nothing; list what of the config is not supported, in seconds"
+    )
+    parser.add_argument(
+        "--list",
+        nargs="?",
+        const="*",
+        metavar="PATTERN",
+        help="export nothing; list the supported families of detectors and the types of parts, all or those that match "
+        "a pattern such as '*fcos*'",
     )
     add_output(
         parser,
@@ -74,6 +85,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> str | list[str] | None:
     """Export a detector, or check its config."""
     configs.run_extensions(arguments)
+    if arguments.list is not None:
+        return _list(arguments.list)
+    if arguments.config is None:
+        raise UsageError("export: CONFIG is required, unless --list is given")
     if arguments.check:
         return _check(arguments)
     if arguments.checkpoint is None:
@@ -100,6 +115,31 @@ def run(arguments: argparse.Namespace) -> str | list[str] | None:
     arguments.texts = texts.read(arguments)
     values = {field.name: getattr(arguments, field.name) for field in fields(ExportOptions)}
     export(arguments.config, arguments.checkpoint, arguments.output, ExportOptions(**values))
+    return None
+
+
+def _list(pattern: str) -> str | None:
+    """Print the families and parts with a name that matches a pattern, whatever its case; return why there is none."""
+    from mmort.detect import list_families
+    from mmort.detect.listing import list_parts
+    from mmort.tables import lay_out
+
+    def matches(name: str) -> bool:
+        return fnmatch(name.lower(), pattern.lower())
+
+    rows = [
+        (family.name, ", ".join(family.heads), family.summary)
+        for family in list_families()
+        if any(map(matches, (family.name, *family.heads)))
+    ]
+    parts = [(kind, ", ".join(filter(matches, types))) for kind, types in list_parts().items()]
+    parts = [row for row in parts if row[1]]
+    if not rows and not parts:
+        return f"no family, head or part matches {pattern!r}; --list without a pattern lists all"
+    if rows:
+        print(lay_out([("family", "heads", ""), *rows]))
+    if parts:
+        print(*([""] if rows else []), lay_out([("part", "types"), *parts]), sep="\n")
     return None
 
 

@@ -8,7 +8,10 @@ from typing import Any, ClassVar
 
 from mmort.configs.schema import Schema, plain_type, read_entries
 
-_TYPES = ("DetDataPreprocessor", "ImgDataPreprocessor", "BoxInstDataPreprocessor", "TrackDataPreprocessor")
+_TYPES = (
+    *("DetDataPreprocessor", "ImgDataPreprocessor", "BoxInstDataPreprocessor", "TrackDataPreprocessor"),
+    *("YOLOv5DetDataPreprocessor", "PPYOLOEDetDataPreprocessor"),  # MMYOLO's
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,8 @@ from typing import Any, Literal
 from mmort.configs.captions import Prompt
 from mmort.configs.data_preprocessor import DataPreprocessor, read_data_preprocessor
 from mmort.configs.data_sets import CLASSES_OF_TYPES, classes_of
-from mmort.configs.schema import Config, plain_type
-from mmort.configs.test_pipeline import TestPipeline, read_steps
+from mmort.configs.schema import Config, plain_type, read_entries
+from mmort.configs.test_pipeline import BatchShapes, LetterResize, TestPipeline, read_steps
 
 READ_ENTRIES = (
     *("data", "data_preprocessor", "data_root", "evaluation", "model", "test_cfg", "test_dataloader"),
@@ -138,13 +138,41 @@ class DetectorConfig:
         model = self._config.get("model")
         backbone = model.get("backbone") if isinstance(model, dict) else None
         entries = backbone if isinstance(backbone, dict) else {}
-        channels = entries.get("in_channels", entries.get("in_chans", 3))
+        names = "in_channels", "in_chans", "input_channels"  # MMDetection's, timm's, MMYOLO's
+        channels = next((entries[name] for name in names if name in entries), 3)
         return channels if type(channels) is int else 3  # what is no number is refused with the backbone
+
+    @property
+    def clips_boxes(self) -> bool:
+        """Whether boxes are clipped to the original image at last, as MMYOLO does; all its detectors have one type."""
+        model = self._config.get("model")
+        return isinstance(model, dict) and plain_type(model.get("type")) == "YOLODetector"
+
+    @cached_property
+    def batch_shapes(self) -> BatchShapes | None:
+        """What MMYOLO's test data set pads images to by their proportions, if its pipeline has the step that does.
+
+        Raises
+        ------
+        ValueError
+            If it has an entry that is not supported.
+        """
+        entries = self._test_data_set.get("batch_shapes_cfg")
+        if entries is None or not self.has_test_pipeline:
+            return None
+        if not any(isinstance(step, LetterResize) for _, step in self.test_pipeline.steps):
+            return None
+        return read_entries("batch_shapes_cfg", BatchShapes, entries)
 
     @property
     def test_time_augmentation(self) -> tuple[str, ...]:
         """What of MMDetection's test-time augmentation a file has not, which detects in one view, at one scale."""
         views = []
+        if self.batch_shapes is not None and self.batch_shapes.batch_size > 1:
+            views.append(
+                f"batches of {self.batch_shapes.batch_size} images of similar proportions (batch_shapes_cfg): each "
+                "image is padded as one that is a batch of its own"
+            )
         if self._config.get("tta_model") or self._config.get("tta_pipeline"):
             views.append("test-time augmentation (tta_model): the file detects in one view, at one scale")
         if self.has_test_pipeline and self.test_pipeline.sizes > 1:
@@ -160,14 +188,20 @@ class DetectorConfig:
     @cached_property
     def test_steps(self) -> Any:
         """The test pipeline's config, or None."""
+        return self._test_data_set.get("pipeline", self._config.get("test_pipeline"))
+
+    @property
+    def _test_data_set(self) -> Mapping[str, Any]:
+        """The test data set that has the pipeline; an empty one if none has."""
         data_set: Any = self._test_data or {}
         while isinstance(data_set, list) or "pipeline" not in data_set:  # data sets that repeat or concatenate others
             data_set = (
                 data_set[0] if isinstance(data_set, list) else data_set.get("dataset") or data_set.get("datasets")
             )
             if not data_set:
-                return self._config.get("test_pipeline")
-        return data_set["pipeline"]
+                return {}
+        data: Mapping[str, Any] = data_set
+        return data
 
     @cached_property
     def test_data_sets(self) -> list[Mapping[str, Any]]:
@@ -251,10 +285,12 @@ class DetectorConfig:
 
     @property
     def batch_size(self) -> int:
-        """How many images of the test data set run together, 1 by default.
+        """How many images of the test data set run together, 1 by default, and if each has proportions of its own.
 
         Raises ValueError if a size is not a positive integer.
         """
+        if self.batch_shapes is not None:
+            return 1
         data = self._config.get("data") or {}
         for loaders in (self._config.get("test_dataloader"), data.get("test_dataloader"), data.get("test")):
             sizes = [

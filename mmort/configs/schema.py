@@ -21,6 +21,7 @@ IGNORED = {
     "pretrained": "weights come from the checkpoint",
     "train_cfg": "training only",
     "test_cfg": "read from the model",
+    "_scope_": "where MMEngine looks the type up",
 }
 """Entries that any part of MMDetection may have, beside its losses, ``loss_...``."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from mmort.configs.schema import Config, Schema, plain_type, read_entries
+from mmort.configs.schema import Config, Schema, at_least, only, plain_type, read_entries
 
 COLOR_TYPES = "color", "grayscale", "unchanged"
 """What of a file is read; those that ignore its orientation are not among them."""
@@ -99,6 +99,92 @@ class FixScaleResize(Resize):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FixShapeResize(Step):
+    """``FixShapeResize``, which resizes to exactly its size."""
+
+    width: int = at_least(1)
+    height: int = at_least(1)
+    keep_ratio: bool = only(False)
+    backend: str = "cv2"
+    interpolation: str = "bilinear"
+
+    ignored: ClassVar = {"clip_object_border": "of annotations", "pad_val": "nothing is padded"}
+
+    def __post_init__(self) -> None:
+        if self.interpolation not in ("bilinear", "bicubic"):
+            raise ValueError(
+                "preprocessing: FixShapeResize is supported with interpolation 'bilinear' or 'bicubic' only, got "
+                f"{self.interpolation!r}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeepRatioResize(Step):
+    """``YOLOv5KeepRatioResize`` of MMYOLO, which averages the pixels of a larger image."""
+
+    scale: Any
+    keep_ratio: bool = only(True)
+    backend: str = only("cv2")
+
+    ignored: ClassVar = {"clip_object_border": "of annotations", "interpolation": "MMYOLO does not read it"}
+
+    @property
+    def side(self) -> int:
+        """The longer side of resized images."""
+        return _side_of("YOLOv5KeepRatioResize", self.scale)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LetterResize(Step):
+    """``LetterResize`` of MMYOLO: the image in the middle of a canvas."""
+
+    scale: Any
+    pad_val: Config | None = None
+    use_mini_pad: bool = False
+    stretch_only: bool = only(False)
+    allow_scale_up: bool = True
+    half_pad_param: bool = False
+    backend: str = only("cv2")
+    interpolation: str = only("bilinear")
+
+    ignored: ClassVar = {"clip_object_border": "of annotations", "keep_ratio": "MMYOLO does not read it"}
+
+    MINI_PAD: ClassVar = 32
+    """What a side is padded to a multiple of with `use_mini_pad`."""
+
+    def __post_init__(self) -> None:
+        if self.use_mini_pad and any(side % self.MINI_PAD for side in self.size):
+            raise ValueError(
+                f"preprocessing: LetterResize with use_mini_pad must have a scale of multiples of {self.MINI_PAD}, got "
+                f"{self.scale}"
+            )
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of the canvas."""
+        size = size_of("LetterResize", self.scale)
+        assert size is not None
+        return size
+
+    @property
+    def side(self) -> int:
+        """The side of the square canvas."""
+        return _side_of("LetterResize", self.scale)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchShapes(Step):
+    """``batch_shapes_cfg`` of MMYOLO's data sets: the canvas of `LetterResize` has an image's proportions."""
+
+    types: ClassVar = ("BatchShapePolicy",)
+
+    batch_size: int = at_least(1, default=32)
+    img_size: int = at_least(1, default=640)
+    size_divisor: int = at_least(1, default=32)
+    extra_pad_ratio: float = at_least(0, default=0.5)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Pad(Step):
     """``Pad``."""
 
@@ -110,21 +196,6 @@ class Pad(Step):
 
     def __post_init__(self) -> None:
         self.require("Pad", padding_mode="constant")
-
-    def value(self, channels: int, *, version_3: bool) -> tuple[float, ...]:
-        """Return the value of each channel: of blue, green and red.
-
-        A number is that of the first alone, as OpenCV takes it, except for the integers of MMDetection 3.
-        """
-        values = self.pad_val.get("img", 0) if isinstance(self.pad_val, dict) else self.pad_val
-        if isinstance(values, (int, float)):
-            further_value = values if version_3 and isinstance(values, int) else 0
-            values = (values, *(further_value,) * (channels - 1))
-        if not isinstance(values, (tuple, list)) or len(values) != channels:
-            raise ValueError(
-                f"preprocessing: pad_val of Pad must be a number or {channels} numbers, got {self.pad_val}"
-            )
-        return tuple(map(float, values))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,6 +332,8 @@ _WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
 
 _STEPS: dict[str, type[Step]] = {
     "FixScaleResize": FixScaleResize,
+    "FixShapeResize": FixShapeResize,
+    "LetterResize": LetterResize,
     "LoadImageFromFile": Load,
     "LoadImageFromNDArray": Load,
     "MultiScaleFlipAug": FlipAug,
@@ -273,6 +346,7 @@ _STEPS: dict[str, type[Step]] = {
     "RandomFlip": Flip,
     "Resize": Resize,
     "TransformBroadcaster": Broadcast,
+    "YOLOv5KeepRatioResize": KeepRatioResize,
 }
 
 
@@ -381,6 +455,30 @@ def _schema_without_effect(kind: str) -> type[Step]:
     """Return the schema of a step that does not change the image."""
     names = dict.fromkeys(_WITHOUT_EFFECT[kind], "of annotations or of what is packed")
     return type(kind, (Step,), {"ignored": names})
+
+
+def padding_value(kind: str, pad_val: Any, channels: int, *, version_3: bool) -> tuple[float, ...]:
+    """Return the value of each channel of a ``pad_val``: of blue, green and red.
+
+    A number is that of the first alone, as OpenCV takes it, except for the integers of MMDetection 3.
+    """
+    values = pad_val.get("img", 0) if isinstance(pad_val, dict) else pad_val
+    if isinstance(values, (int, float)):
+        further_value = values if version_3 and isinstance(values, int) else 0
+        values = (values, *(further_value,) * (channels - 1))
+    if not isinstance(values, (tuple, list)) or len(values) != channels:
+        raise ValueError(f"preprocessing: pad_val of {kind} must be a number or {channels} numbers, got {pad_val}")
+    return tuple(map(float, values))
+
+
+def _side_of(kind: str, scale: Any) -> int:
+    """Return the side of a ``scale`` that must be a square."""
+    size = size_of(kind, scale)
+    if size is None or size[0] != size[1]:
+        raise ValueError(
+            f"preprocessing: {kind} before or after another resizing must have a square scale, got {scale}"
+        )
+    return size[0]
 
 
 def size_of(kind: str, scale: Any) -> tuple[int, int] | None:

@@ -269,6 +269,8 @@ _PREPROCESSING: dict[str, Any] = {
         "size_divisor": checks.integer(1, MAX_PADDING_STEP),
         "in_image": checks.FLAG,
         "centred": checks.FLAG,
+        "long_side": checks.optional(checks.integer(1, MAX_INPUT_PIXELS)),
+        "margin": checks.number(0, MAX_PADDING_STEP),
     },
     "to_float32": checks.FLAG,
     "divide": checks.FLAG,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+from mmort.limits import MAX_PADDING_STEP
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,11 @@ class Padding:
     centred : bool, default False
         Pad on all sides, so that the image is in the middle, as YOLOs of ultralytics have it; an odd pixel goes to the
         right or the bottom.
+    long_side : int, optional
+        Pad to the proportions of the original image instead, as MMYOLO's ``BatchShapePolicy``: the longer side would be
+        so many pixels, each side gets `margin` times `size_divisor` pixels more, and is rounded up to `size_divisor`.
+    margin : float, default 0
+        See `long_side`.
     """
 
     value: float | tuple[float, ...] | None = None
@@ -33,6 +41,8 @@ class Padding:
     size_divisor: int = 1
     in_image: bool = False
     centred: bool = False
+    long_side: int | None = None
+    margin: float = 0.0
 
     def __post_init__(self) -> None:
         if isinstance(self.value, (tuple, list)):
@@ -42,20 +52,41 @@ class Padding:
             object.__setattr__(self, "size", positive_size("padding.size", self.size))
         if self.size_divisor < 1:
             raise ValueError(f"preprocessing: padding.size_divisor must be positive, got {self.size_divisor}")
+        if self.long_side is not None and (self.long_side < 1 or self.size is not None or self.square):
+            raise ValueError(
+                f"preprocessing: padding.long_side must be positive and without size or square, got {self.long_side}"
+            )
+        if not 0 <= self.margin < MAX_PADDING_STEP:
+            raise ValueError(
+                f"preprocessing: padding.margin must be from 0 to below {MAX_PADDING_STEP}, got {self.margin}"
+            )
 
-    def shape(self, height: int, width: int) -> tuple[int, int]:
-        """Return the height and width of a padded image."""
+    def shape(self, height: int, width: int, original: tuple[int, int] | None = None) -> tuple[int, int]:
+        """Return the height and width of a padded image; `original` are those before it was resized."""
+        if self.long_side is not None:
+            rows, columns = self._shape_in_proportion(*(original or (height, width)))
+            return max(height, rows), max(width, columns)
         if self.square:
             height = width = max(height, width)
         if self.size is not None:
             height, width = max(height, self.size[1]), max(width, self.size[0])
         return multiple(height, self.size_divisor), multiple(width, self.size_divisor)
 
-    def offset(self, height: int, width: int) -> tuple[int, int]:
+    def _shape_in_proportion(self, height: int, width: int) -> tuple[int, int]:
+        """Return the height and width that `long_side` makes of those of the original image, by MMYOLO's arithmetic."""
+        assert self.long_side is not None
+        ratio = height / width
+        shares = (ratio, 1.0) if ratio < 1 else (1.0, 1 / ratio)
+        rows, columns = (
+            math.ceil(share * self.long_side / self.size_divisor + self.margin) * self.size_divisor for share in shares
+        )
+        return rows, columns
+
+    def offset(self, height: int, width: int, original: tuple[int, int] | None = None) -> tuple[int, int]:
         """Return the row and column of the padded image at which an image of this height and width starts."""
         if not self.centred:
             return 0, 0
-        rows, columns = self.shape(height, width)
+        rows, columns = self.shape(height, width, original)
         return (rows - height) // 2, (columns - width) // 2
 
 

@@ -6,7 +6,21 @@ from typing import Any
 
 from mmort.configs.data_preprocessor import DataPreprocessor
 from mmort.configs.layout import DetectorConfig
-from mmort.configs.test_pipeline import CenterPad, FixScaleResize, Load, Normalize, Pad, Resize, Step, TestPipeline
+from mmort.configs.test_pipeline import (
+    BatchShapes,
+    CenterPad,
+    FixScaleResize,
+    FixShapeResize,
+    KeepRatioResize,
+    LetterResize,
+    Load,
+    Normalize,
+    Pad,
+    Resize,
+    Step,
+    TestPipeline,
+    padding_value,
+)
 from mmort.contract.padding import Padding
 
 _ORDER = "LoadImageFromFile, Resize and Pad or RandomCenterCropPad, Normalize, Pad"
@@ -22,7 +36,7 @@ def settings_of(config: DetectorConfig) -> dict[str, Any]:
         `Preprocessing` does not have; the message names them.
     """
     pipeline, version_3 = config.test_pipeline, config.version == 3
-    settings: dict[str, Any] = {"turn_boxes": version_3}
+    settings: dict[str, Any] = {"turn_boxes": version_3} | ({"clip_boxes": True} if config.clips_boxes else {})
     settings |= {"flip": True} if pipeline.flip else {}
     settings |= _color_settings(config)
     position, previous = -1, ""
@@ -36,7 +50,10 @@ def settings_of(config: DetectorConfig) -> dict[str, Any]:
                 f"order, each once at most: {_ORDER}"
             )
         position, previous = stage, kind
-        settings |= _settings(step, pipeline, settings, config.image_channels, version_3=version_3)
+        if isinstance(step, LetterResize):
+            settings |= _letter_resize(step, settings, config.image_channels, config.batch_shapes)
+        else:
+            settings |= _settings(step, pipeline, settings, config.image_channels, version_3=version_3)
     settings |= _model_settings(config.data_preprocessor, settings, config.image_channels)
     if "mean" not in settings and config.image_channels != 3:
         settings |= {"mean": (0.0,) * config.image_channels, "std": (1.0,) * config.image_channels}
@@ -65,7 +82,9 @@ def _stage(step: Step, *, after_normalize: bool) -> int | None:
     """Return where a step stands in `_ORDER`; None if it does not change the image."""
     if isinstance(step, Pad):
         return 4 if after_normalize else 2
-    stages = {Load: 0, Resize: 1, CenterPad: 2, Normalize: 3}
+    if isinstance(step, (Resize, FixShapeResize, KeepRatioResize)):
+        return 1
+    stages = {Load: 0, LetterResize: 2, CenterPad: 2, Normalize: 3}
     return next((stage for kind, stage in stages.items() if isinstance(step, kind)), None)
 
 
@@ -80,6 +99,11 @@ def _settings(
         keep_ratio = not version_3 if step.keep_ratio is None else step.keep_ratio
         settings = {"keep_ratio": keep_ratio, "resize_backend": step.backend} | ({"size": size} if size else {})
         return settings | ({"rounding": "truncate"} if isinstance(step, FixScaleResize) else {})
+    if isinstance(step, FixShapeResize):
+        size, interpolation = (step.width, step.height), step.interpolation
+        return {"keep_ratio": False, "size": size, "resize_backend": step.backend, "interpolation": interpolation}
+    if isinstance(step, KeepRatioResize):
+        return {"size": (step.side, step.side), "rounding": "truncate", "interpolation": "area"}
     if isinstance(step, Normalize):
         return {"mean": step.mean, "std": step.std, "to_rgb": step.to_rgb}
     if isinstance(step, CenterPad):
@@ -93,21 +117,66 @@ def _settings(
     return _pad(step, before, channels, version_3=version_3)
 
 
+def _letter_resize(
+    step: LetterResize, before: dict[str, Any], channels: int, batch_shapes: BatchShapes | None
+) -> dict[str, Any]:
+    """Return the settings of ``LetterResize``: alone it resizes, after ``YOLOv5KeepRatioResize`` it pads."""
+    value = _padding_value("LetterResize", step.pad_val or {}, before, channels, version_3=True)
+    padding: dict[str, Any] = {"value": value, "in_image": True, "centred": True}
+    if step.half_pad_param:
+        raise ValueError("preprocessing: LetterResize is supported with half_pad_param=False only, got True")
+    if before.get("interpolation") != "area":
+        if "size" in before or batch_shapes is not None or not step.allow_scale_up:
+            raise ValueError(
+                "preprocessing: LetterResize without YOLOv5KeepRatioResize before it is supported with "
+                "allow_scale_up=True, and without another resizing and batch_shapes_cfg"
+            )
+        canvas: dict[str, Any] = {"size_divisor": step.MINI_PAD} if step.use_mini_pad else {"size": step.size}
+        return {"size": step.size, "turn_size": False, "padding": Padding(**padding, **canvas)}
+    if step.allow_scale_up or step.use_mini_pad:
+        raise ValueError(
+            "preprocessing: LetterResize after YOLOv5KeepRatioResize is supported with allow_scale_up=False and "
+            f"use_mini_pad=False only, got {step.allow_scale_up} and {step.use_mini_pad}"
+        )
+    (side, _), canvas_side = before["size"], step.side if batch_shapes is None else batch_shapes.img_size
+    if canvas_side < side:
+        name = "LetterResize's scale" if batch_shapes is None else "batch_shapes_cfg's img_size"
+        raise ValueError(
+            f"preprocessing: {name} must be at least that of YOLOv5KeepRatioResize, {side}, got {canvas_side}: a "
+            "second resizing is not supported"
+        )
+    if batch_shapes is None:
+        canvas = {"size": (canvas_side, canvas_side)}
+    else:
+        canvas = {"long_side": canvas_side, "size_divisor": batch_shapes.size_divisor}
+        canvas["margin"] = float(batch_shapes.extra_pad_ratio)
+    return {"padding": Padding(**padding, **canvas)}
+
+
+def _padding_value(
+    kind: str, pad_val: Any, before: dict[str, Any], channels: int, *, version_3: bool
+) -> tuple[float, ...]:
+    """Return the value of each channel of a ``pad_val``, converted as OpenCV converts it for the image's type."""
+    value = padding_value(kind, pad_val, channels, version_3=version_3)
+    if before.get("to_float32"):
+        return value
+    levels = tuple(float(min(max(round(level), 0), 255)) for level in value)
+    if levels != value and before.get("color_type") == "unchanged":  # whose type is the file's
+        raise ValueError(f"preprocessing: pad_val of {kind} must be integers from 0 to 255, got {pad_val}")
+    return levels
+
+
 def _pad(step: Pad, before: dict[str, Any], channels: int, *, version_3: bool) -> dict[str, Any]:
     """Return the settings of ``Pad``, which in MMDetection 3 counts as image."""
     normalized, divisor = "mean" in before, 1 if step.size_divisor is None else step.size_divisor
-    value = step.value(channels, version_3=version_3)
+    value = padding_value("Pad", step.pad_val, channels, version_3=version_3)
     if normalized and any(value):
         raise ValueError(f"preprocessing: Pad after Normalize is supported with zeros only, got {step.pad_val}")
     if normalized and step.size is None and not step.pad_to_square and not version_3:
         return {"size_divisor": divisor}
     if "padding" in before:
         raise ValueError("preprocessing: Pad after RandomCenterCropPad or another Pad is not supported")
-    if not before.get("to_float32"):  # as OpenCV converts it to uint8
-        levels = tuple(float(min(max(round(level), 0), 255)) for level in value)
-        if levels != value and before.get("color_type") == "unchanged":  # whose type is the file's
-            raise ValueError(f"preprocessing: pad_val of Pad must be integers from 0 to 255, got {step.pad_val}")
-        value = levels
+    value = _padding_value("Pad", step.pad_val, before, channels, version_3=version_3)
     size = None
     if step.size is not None:
         first, second = step.size

@@ -134,8 +134,9 @@ class Preprocessing:
     resize_backend : {"cv2", "pillow", "torchvision"}, default "cv2"
         Whose results resizing gives: those of OpenCV or Pillow, which MMDetection's configs name, or those of
         torchvision with antialiasing, as in transformers' image processors.  They differ.
-    interpolation : {"bilinear", "bicubic"}, default "bilinear"
-        How to resize.
+    interpolation : {"bilinear", "bicubic", "area"}, default "bilinear"
+        How to resize.  "area", of OpenCV alone, averages the pixels of an image that becomes smaller, as MMYOLO does;
+        one that becomes larger is resized bilinearly.
     to_float32 : bool, default False
         Do not round the resized image to integers.
     divide : bool, default False
@@ -226,6 +227,10 @@ class Preprocessing:
         value = self.padding.value if self.padding is not None else None
         if isinstance(value, tuple) and len(value) != channels:
             raise ValueError(f"preprocessing: padding.value must be a number or {channels} numbers, got {value}")
+        if self.resize_backend != "cv2" and self.interpolation == "area":
+            raise ValueError(
+                f"preprocessing: resize_backend must be 'cv2' with interpolation 'area', got {self.resize_backend!r}"
+            )
         if self.resize_backend != "cv2" and self.to_float32:
             raise ValueError(
                 f"preprocessing: resize_backend must be 'cv2' with to_float32, got {self.resize_backend!r}, which "
@@ -280,7 +285,9 @@ class Preprocessing:
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as numbers, lists and a dict, ready for JSON; those that few files need only if set."""
         values = asdict(self, dict_factory=lambda items: {name: _plain(value) for name, value in items})
-        return {name: value for name, value in values.items() if name not in _RARE or value != _RARE[name]}
+        if values["padding"] is not None:
+            values["padding"] = _without_rare(values["padding"], _RARE_PADDING)
+        return _without_rare(values, _RARE)
 
     @property
     def channels(self) -> int:
@@ -370,11 +377,11 @@ class Preprocessing:
             resized = {(1, width), (height, width), (height, 1)}
         return {self._pad_shape(*self._canvas_shape(*shape)) for shape in resized}
 
-    def _canvas_shape(self, height: int, width: int) -> tuple[int, int]:
+    def _canvas_shape(self, height: int, width: int, original: tuple[int, int] | None = None) -> tuple[int, int]:
         """Return the height and width that `padding` or `pad_or` makes of those of a resized image."""
         if self.pad_or:
             return (height | self.pad_or) + self.pad_add, (width | self.pad_or) + self.pad_add
-        return (self.padding or Padding()).shape(height, width)
+        return (self.padding or Padding()).shape(height, width, original)
 
     def _pad_shape(self, height: int, width: int) -> tuple[int, int]:
         """Return a height and width as multiples of `size_divisor`."""
@@ -392,7 +399,7 @@ class Preprocessing:
         """
         height, width = resized.shape[:2]
         padding = self.padding or Padding()
-        shape, offset = self._canvas_shape(height, width), padding.offset(height, width)
+        shape, offset = self._canvas_shape(height, width, ori_shape), padding.offset(height, width, ori_shape)
         if self.pad_or:
             offset = shape[0] // 2 - height // 2, shape[1] // 2 - width // 2
         pad_shape = self._pad_shape(*shape)
@@ -496,7 +503,13 @@ def require_fields(name: str, values: dict[str, Any], settings: type[Any]) -> No
 
 
 _RARE = {"color_type": "color", "side_divisor": 1, "by_ratio": False}
-"""Settings that programs in other languages do not know, with their defaults."""
+_RARE_PADDING = {"long_side": None, "margin": 0.0}
+"""Settings, and those of the padding, that programs in other languages do not know, with their defaults."""
+
+
+def _without_rare(values: dict[str, Any], rare: dict[str, Any]) -> dict[str, Any]:
+    """Return settings without those that have the defaults of rare ones."""
+    return {name: value for name, value in values.items() if name not in rare or value != rare[name]}
 
 
 def _plain(value: Any) -> Any:

@@ -91,9 +91,7 @@ def as_image(function: str, image: NDArray[Any] | str | os.PathLike[str]) -> Ima
     if isinstance(image, (str, os.PathLike)):
         return read_image(image)
     if not isinstance(image, np.ndarray):
-        is_pillows = type(image).__module__.startswith("PIL.")
-        advice = "; pass np.asarray(image.convert('RGB'))[..., ::-1]" if is_pillows else ""
-        raise TypeError(f"{function}: image must be a numpy array or a path, got {type(image).__name__}{advice}")
+        raise _other_type(function, image)
     channels = 1 if image.ndim == 2 else image.shape[2] if image.ndim == 3 else 0
     if image.dtype != np.uint8 or channels not in (1, 3, 4) or not image.size:
         raise ValueError(
@@ -101,6 +99,19 @@ def as_image(function: str, image: NDArray[Any] | str | os.PathLike[str]) -> Ima
             f"{image.dtype}"
         )
     return np.repeat(image.reshape(*image.shape[:2], 1), 3, axis=2) if channels == 1 else image[..., :3]
+
+
+def _other_type(function: str, image: object) -> TypeError:
+    """Return the error of an image of another type, with the expression that makes an array or bytes of it."""
+    kind = type(image)
+    advice = ""
+    if kind.__module__.startswith("PIL."):
+        advice = "; pass np.asarray(image.convert('RGB'))[..., ::-1]"
+    elif isinstance(image, (bytearray, memoryview)):
+        advice = "; pass bytes(image) if it is a file's content"
+    elif kind.__module__ == "torch":
+        advice = "; pass image.numpy(), (H, W, 3) of uint8 in blue, green, red"
+    return TypeError(f"{function}: image must be a numpy array or a path, got {kind.__name__}{advice}")
 
 
 def as_channels(function: str, image: NDArray[Any] | str | os.PathLike[str], color_type: ColorType) -> NDArray[Any]:
@@ -132,7 +143,7 @@ def as_channels(function: str, image: NDArray[Any] | str | os.PathLike[str], col
         grey: NDArray[Any] = cv2.cvtColor(np.ascontiguousarray(pixels), cv2.COLOR_BGR2GRAY)
         return grey[..., None]
     if not isinstance(image, np.ndarray):
-        raise TypeError(f"{function}: image must be a numpy array or a path, got {type(image).__name__}")
+        raise _other_type(function, image)
     if image.dtype not in LEVEL_TYPES or image.ndim not in (2, 3) or not image.size:
         raise ValueError(
             f"{function}: image must be [H, W, C] or [H, W] of {', '.join(LEVEL_TYPES)}, got {[*image.shape]} of "
@@ -266,7 +277,10 @@ def resize(
     backend: ResizeBackend = "cv2",
     interpolation: Interpolation = "bilinear",
 ) -> Image:
-    """Resize an image; return it unchanged if it has that size already."""
+    """Resize an image; return it unchanged if it has that size already.
+
+    With "area", which OpenCV alone has, pixels are averaged; an image that becomes larger is resized bilinearly.
+    """
     if image.shape[:2] == (height, width):
         return image
     if backend == "torchvision":
@@ -276,7 +290,9 @@ def resize(
         filters = {"bilinear": pillow.Resampling.BILINEAR, "bicubic": pillow.Resampling.BICUBIC}
         return np.asarray(pillow.fromarray(image).resize((width, height), filters[interpolation]))
     cv2 = opencv()
-    kind = {"bilinear": cv2.INTER_LINEAR, "bicubic": cv2.INTER_CUBIC}[interpolation]
+    kinds = {"bilinear": cv2.INTER_LINEAR, "bicubic": cv2.INTER_CUBIC, "area": cv2.INTER_AREA}
+    enlarges = interpolation == "area" and width >= image.shape[1] and height >= image.shape[0]
+    kind = kinds["bilinear" if enlarges else interpolation]
     # Of other arrays OpenCV makes a copy itself, and crashes if there is no memory for it.
     resized: Image = cv2.resize(np.ascontiguousarray(image), (width, height), interpolation=kind)
     return resized if resized.ndim == image.ndim else resized[..., None]  # OpenCV leaves an axis of 1 out

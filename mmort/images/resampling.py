@@ -11,7 +11,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-Interpolation = Literal["bilinear", "bicubic"]
+Interpolation = Literal["bilinear", "bicubic", "area"]
+"""How to resize; "area" is OpenCV's alone."""
 
 _RADIUS = {"bilinear": 1, "bicubic": 2}
 """How many pixels of the smaller image a filter reaches to each side."""

@@ -121,9 +121,7 @@ def _raiser(name: str) -> Callable[..., NoReturn]:
     """Return a function that states that an operator is not implemented."""
 
     def call(*args: Any, **kwargs: Any) -> NoReturn:
-        raise NotImplementedError(
-            f"mmcv._ext.{name}: not implemented by mmort; docs/mmdetection_on_todays_torch.md lists what is"
-        )
+        raise NotImplementedError(f"mmcv._ext.{name}: not implemented by mmort; docs/mmcv_operators.md lists what is")
 
     call.__name__ = call.__qualname__ = name
     return call

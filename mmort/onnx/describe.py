@@ -117,7 +117,9 @@ def report(facts: dict[str, Any]) -> str:
         count = f"{operator['nodes']} node{'s' * (operator['nodes'] != 1)}"
         rows.append((name, f"{count}, {operator['provider'] or 'of an unknown library'}"))
     rows += [(f"metadata {key}", _shortened(value)) for key, value in facts["metadata"].items()]
-    return lay_out([*rows, ("runs on", facts["runs_on"])])
+    table = lay_out([*rows, ("runs on", facts["runs_on"])])
+    is_cut = any(_shortened(value).endswith("...") for value in facts["metadata"].values())
+    return f"{table}\n--json prints the metadata in full" if is_cut else table
 
 
 def _inputs(model: onnx.ModelProto, defaults: set[str]) -> Iterator[onnx.ValueInfoProto]:

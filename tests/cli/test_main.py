@@ -194,6 +194,9 @@ def test_unknown_option_is_answered_with_the_commands_usage(capsys):
         (["predict", "x.onnx", "x.png", "--foo", "3"], "--foo 3"),
         (["predict", "x.onnx", "x.png", "--batch", "3"], "--batch (did you mean --batch-size?) 3"),
         (["predict", "x.onnx", "x.png", "--conf=0.5"], "--conf=0.5 (did you mean --score-thr=0.5?)"),
+        (["predict", "x.onnx", "x.png", "--pred-score-thr=1"], "--pred-score-thr=1 (did you mean --score-thr=1?)"),
+        (["predict", "x.onnx", "x.png", "--save-dir=D"], "--save-dir=D (did you mean --show-dir=D?)"),
+        (["predict", "x.onnx", "x.png", "--project=D"], "--project=D (did you mean --show-dir=D?)"),
         (["test", "x.onnx", "--show-score=1"], "--show-score=1 (did you mean --show-score-thr=1?)"),
         (["test", "x.onnx", "--annotations=x"], "--annotations=x (did you mean --ann=x?)"),
         (["predict", "x.onnx", "x.png", "--device", "cpu"], "--device (did you mean --provider?) cpu"),
@@ -568,3 +571,11 @@ def test_files_that_are_not_there_or_of_another_kind(arguments, message, tmp_pat
 
 def test_a_checkpoint_alone_is_not_exported():
     assert misused("export", "a.pth") == "mmort: error: export: CONFIG is required before the checkpoint a.pth\n"
+
+
+def test_list_of_families_and_parts():
+    assert run("export", "--list", "*PAFPN") == (0, "part  types\nneck  CSPNeXtPAFPN, PAFPN, YOLOXPAFPN\n", "")
+    _, printed, _ = run("export", "--list", "atss*head")
+    assert "ATSS    ATSSHead          ATSS.\n" in printed
+    assert "no family, head or part matches 'nothing*'" in refused("export", "--list", "nothing*")
+    assert misused("export") == "mmort: error: export: CONFIG is required, unless --list is given\n"

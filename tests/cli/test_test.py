@@ -26,7 +26,7 @@ from tests.detect.small_exports import PIPELINE
 from tests.predict import tiny_detector
 from tests.predict.tiny_open_vocabulary import VOCABULARY, save_detector, save_encoder
 
-DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "evaluate.md"
+DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "test_options.md"
 DATA = "--ann", demo.ANNOTATIONS, "--img-dir", demo.IMAGES[0].parent
 COMMAND = "test", demo.CONFIG, demo.MODEL, *DATA, "--threads", 1
 AP = ["mAP", "mAP_50", "mAP_75", "mAP_s", "mAP_m", "mAP_l"]

@@ -38,6 +38,7 @@ from tests.detect import (
     sparseinst_cases,
     text_cases,
     two_stage_cases,
+    yolo_cases,
 )
 
 Fill = Callable[[torch.nn.Module], None]
@@ -76,6 +77,7 @@ def small_cases() -> dict[str, tuple[dict[str, Any], Fill]]:
         (two_stage_cases.CASES, two_stage_cases.config_of, lambda name: two_stage_cases.fill),
         (rotated_cases.CASES, rotated_cases.config_of, lambda name: dense_cases.fill),
         (rotated_1, rotated_1_cases.config_of, lambda name: rotated_1_cases.fill),
+        (yolo_cases.MODELS, lambda name: {"model": yolo_cases.MODELS[name]}, lambda name: dense_cases.fill),
         (remaining_cases.MODELS, remaining_cases.config, lambda name: partial(remaining_cases.fill, name)),
     ]
     return {name: (config(name)["model"], fill(name)) for names, config, fill in groups for name in names}

@@ -424,8 +424,8 @@ ARGUMENTS += ["--skip-postprocess"]
 
 
 def test_arguments_of_pytorch2onnx_are_tried_and_documented():
-    document = (ROOT / "docs" / "mmdetection.md").read_text(encoding="utf-8")
-    section = document.split("## Arguments of the old command")[1].split("| new |")[0]
+    document = (ROOT / "docs" / "export_options.md").read_text(encoding="utf-8")
+    section = document.split("## Arguments of the old command")[1].split("## Further options")[0]
     assert re.findall(r"^\| `([\w-]+)[^`]*` \|", section, re.M) == ARGUMENTS
     source = Path(__file__).read_text(encoding="utf-8")
     commands = source.replace(source[source.index("ARGUMENTS = ") : source.index("def test_arguments_of_py")], "")

@@ -21,7 +21,7 @@ import cv2
 import pytest
 
 from mmort import cli
-from mmort.demo import CONFIG, IMAGES, MODEL
+from mmort.demo import ANNOTATIONS, CHECKPOINT, CONFIG, IMAGES, MODEL
 from tests import old_export
 from tests.onnx.fixed_times import set_seconds
 from tests.onnx.foreign import write_yolo
@@ -30,7 +30,8 @@ from tests.predict.tiny_open_vocabulary import save_detector, save_encoder
 ROOT = pathlib.Path(__file__).parents[2]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 
-DOCUMENTS = ["README.md", *sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/*.md"))]
+PAGES = [*ROOT.glob("docs/*.md"), *ROOT.glob("docs/measured/*.md")]
+DOCUMENTS = ["README.md", *sorted(path.relative_to(ROOT).as_posix() for path in PAGES)]
 ELSEWHERE = {"docs/adding_an_operator.md"}  # built, run and compared by tests/build
 IN_A_SHELL = {"docs/mmdetection_on_todays_torch.md"}  # variables and other programs, which `.ci/run mmdetection` runs
 COMMANDS = [*sorted({*DOCUMENTS} - IN_A_SHELL), "CONTRIBUTING.md", "benchmarks/README.md"]
@@ -49,18 +50,24 @@ def write_video(path):
 
 FILES = {
     "docs/adopt.md": {"best.onnx": write_yolo},
-    "docs/mmdetection.md": {
+    "docs/large_images.md": {"detector.onnx": MODEL} | {f"photos/{path.name}": path for path in IMAGES},
+    "docs/old_models.md": {"old.onnx": old_export.MODEL, "config.py": CONFIG, "image.png": IMAGES[0]},
+    "docs/predict.md": {"detector.onnx": MODEL} | {f"photos/{path.name}": path for path in IMAGES},
+    "docs/tutorial.md": {path.name: path for path in (CONFIG, CHECKPOINT, ANNOTATIONS)}
+    | {f"images/{path.name}": path for path in IMAGES},
+    "docs/videos.md": {"detector.onnx": MODEL, "clip.mp4": write_video},
+    "docs/words.md": {
         "detector.onnx": save_detector,
         "detector.texts.onnx": save_encoder,
         "street.jpg": IMAGES[0],
     },
-    "docs/old_models.md": {"old.onnx": old_export.MODEL, "config.py": CONFIG, "image.png": IMAGES[0]},
-    "docs/predict.md": {"detector.onnx": MODEL, "clip.mp4": write_video}
-    | {f"photos/{path.name}": path for path in IMAGES},
 }
 """Files that a document's reader has already, or functions that write them."""
 
-RUN = {"docs/adopt.md", "docs/old_models.md", "docs/predict.md"}
+RUN = {
+    *("docs/adopt.md", "docs/large_images.md", "docs/old_models.md"),
+    *("docs/predict.md", "docs/tutorial.md", "docs/videos.md"),
+}
 """Documents of which the `mmort` commands run, instead of being parsed only."""
 
 
@@ -183,7 +190,9 @@ def ignore(arguments, folder):
 
 CHECKS = {"mmort": check_mmort, "pip": check_pip, "pytest": check_pytest, "python": check_python}
 CHECKS |= {
+    ".": ignore,
     "auditwheel": ignore,
+    "cd": ignore,
     "cp": ignore,
     "cvat-cli": ignore,
     "docker": ignore,

@@ -476,3 +476,15 @@ def test_a_network_must_be_blind_to_other_ranges(others, is_evidence):
     assert verdict.contradiction is None
     assert (verdict.evidence is not None) == is_evidence
     assert (evidence.decide([verdict]) is verdict) == is_evidence
+
+
+def test_rt_detr_for_inputs_of_any_size_needs_no_question(tmp_path):
+    """Its file does not state how many columns its output has; a run shows them."""
+    rows = np.array([[0.5, 0.5, 0.2, 0.4, 0.9, 0.1, 0.2]])
+    path = write(tmp_path / "a.onnx", {"output0": rows}, metadata=ultralytics(description="Ultralytics rtdetr-l model"))
+    model = onnx.load(path)
+    for size in model.graph.output[0].type.tensor_type.shape.dim:
+        size.Clear()
+    onnx.save(model, path)
+    adoption = mmort.onnx.adopt(path, tmp_path / "b.onnx")
+    assert adoption.layout.scores == "output0[4:]"

@@ -6,7 +6,7 @@ import torch
 
 from mmort.onnx.verify import double_precision, rounding
 from mmort.onnx.verify.double_precision import in_float64, rounded_otherwise
-from mmort.onnx.verify.rounding import EPSILON, LIMIT, measured_factors
+from mmort.onnx.verify.rounding import EPSILON, LIMIT, measured_factors, measured_growth
 
 
 def arrays(rng, scale=1.0, noise=1e-6, shape=(2, 8, 20, 30)):
@@ -229,3 +229,13 @@ def test_rounding_of_a_convolution_is_that_of_its_own_channels(transposed, rng):
     with rounded_otherwise(0):
         off = (convolve(input, weight, groups=3) - exact).abs().amax((0, 2, 3)) / exact.abs().amax((0, 2, 3))
     assert (off < 1e-6).all(), off
+
+
+def test_unused_rows_do_not_make_rounding_smaller(rng):
+    """Of a hundred detections most are 0: what is rounded at all shows how far rounding goes elsewhere."""
+    actual, *torchs = arrays(rng)
+    growth = measured_factors(actual, *torchs)[1]
+    padded = [np.concatenate([run, np.zeros_like(run), np.zeros_like(run)], axis=1) for run in (actual, *torchs)]
+    assert measured_factors(*padded)[1] == pytest.approx(growth, rel=0.5)
+    assert measured_growth(*padded[1:]) == measured_factors(*padded)[1]
+    assert measured_growth(*[np.zeros_like(run) for run in torchs]) == 1

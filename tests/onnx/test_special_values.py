@@ -95,7 +95,8 @@ for name in ("relu6", "hardsigmoid", "hardtanh", "softplus", "leaky_relu", "elu"
 row("trunc", torch.trunc, FLOATS, zeros=False)
 row("sigmoid", torch.sigmoid, FLOATS, ulps=4, atol=1e-8)  # ONNX Runtime's error is absolute: 0 below -18
 row("silu", F.silu, FLOATS, ulps=4, atol=1e-7, zeros=False)  # as it multiplies x by its sigmoid
-row("gelu", F.gelu, FLOATS, ulps=4, atol=1e-7, zeros=False)  # the error of 1 + erf is absolute
+# The error of 1 + erf is absolute.  What torch gives for infinity differs between processors: NaN with oneDNN.
+row("gelu", F.gelu, FLOATS[FLOATS.abs() < 1e30], ulps=4, atol=1e-7, zeros=False)
 row("hardswish", F.hardswish, FLOATS[FLOATS.abs() != 3.4e38], ulps=4, zeros=False)  # x * 6 / 6 overflows in torch
 row("log_sigmoid", F.logsigmoid, FLOATS, ulps=4, atol=1e-7, zeros=False)
 row("logit", lambda x: torch.log(x.clamp(min=1e-5) / (1 - x).clamp(min=1e-5)), FLOATS[FLOATS.abs() < 1], ulps=4)

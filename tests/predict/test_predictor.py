@@ -99,7 +99,7 @@ def test_batches_keep_the_order(batch_size):
 
 @pytest.mark.parametrize("model", [b"model.onnx", None])
 def test_models_of_another_type(model):
-    with pytest.raises(TypeError, match=f"^Predictor: network must be a path, a Network or Ray, got {type(model).__name__}$"):
+    with pytest.raises(TypeError, match=f"network must be a path, a Network or Ray, got {type(model).__name__}$"):
         Predictor(model, preprocessing=PREPROCESSING, score_threshold=0)
 
 
@@ -107,6 +107,14 @@ def test_models_of_another_type(model):
 def test_pictures_of_another_type(image):
     with pytest.raises(TypeError, match=f"image must be a numpy array or a path, got {type(image).__name__}"):
         predictor()(image)
+
+
+def test_pictures_that_are_easily_made_arrays():
+    with pytest.raises(TypeError, match=re.escape("pass bytes(image) if it is a file's content")):
+        predictor()(bytearray(b"x"))
+    torch = pytest.importorskip("torch")
+    with pytest.raises(TypeError, match=re.escape("pass image.numpy(), (H, W, 3) of uint8 in blue, green, red")):
+        predictor()(torch.zeros(8, 8, 3, dtype=torch.uint8))
 
 
 def test_a_picture_that_is_larger_than_the_memory():

@@ -1,4 +1,4 @@
-"""Make the table of AP in docs/mmdetection.md.  Run by hand, as the data is not in the repository.
+"""Make the table of AP in docs/measured/equality.md.  Run by hand, as the data is not in the repository.
 
     python -m tests.tools.parity_table FOLDER [FAMILY ...] [--files DIRECTORY]
 

@@ -1,4 +1,4 @@
-"""Write the tables of docs/runtimes.md: each family's file in each runtime, compared with mmort's library.
+"""Write the tables of docs/measured/runtimes.md: each family's file in each runtime, compared with mmort's library.
 
     python -m tests.tools.tabulate_runtimes RECORD.json [--trained FILES IMAGES] [--small [NAME ...]] [--web MODULES]
 
@@ -38,7 +38,7 @@ from mmort.tolerances import Tolerances
 from tests.tools.rounding import Batches, NudgedRuns, Outputs, differing
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "runtimes.md"
+PAGE = ROOT / "docs" / "measured" / "runtimes.md"
 NODE_SCRIPT = Path(__file__).with_name("run_in_onnxruntime_web.mjs")
 LIMITS = Tolerances(rtol=1e-3, atol=1e-4)
 REPEATS = 5

@@ -131,7 +131,7 @@ fn run(model: &str, path: &str, library: Option<&String>) -> Result<(), Box<dyn 
     let (classes, settings) = (entry("classes")?, entry("preprocessing")?);
     if settings["pad_or"].as_u64().unwrap_or(0) > 0
         || matches!(settings["resize_backend"].as_str(), Some("pillow" | "torchvision"))
-        || settings["interpolation"].as_str() == Some("bicubic")
+        || matches!(settings["interpolation"].as_str(), Some("bicubic" | "area"))
         || flag(&settings, "to_float32", false)
         || flag(&settings, "inclusive_boxes", false)
         || flag(&settings, "by_ratio", false)

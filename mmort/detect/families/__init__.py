@@ -13,4 +13,4 @@ A family that extends another imports from that family's file.  Blocks that unre
 a new backbone, neck, prior generator or box coder is a registered class with ``Entries`` there.
 """
 
-from mmort.detect.families import around, dense, masks, query, rotated, two_stage
+from mmort.detect.families import around, dense, masks, query, rotated, two_stage, yolo

@@ -49,6 +49,7 @@ _OF_MODELS = {
     "rt_detr": "RTDetr",
     "rt_detr_v2": "RTDetr",
     "d_fine": "RTDetr",
+    "deimv2": "RTDetr",
     "owlvit": "OwlViT",
 }
 """By ``model_type`` in ``config.json``, where ``preprocessor_config.json`` names no processor."""
@@ -75,9 +76,10 @@ def _processor(settings: Mapping[str, Any], model_type: str = "") -> _Processor 
         return None
     if stem not in _PROCESSORS:
         known = ", ".join(f"{stem}ImageProcessor" for stem in _PROCESSORS)
+        reason = "; it blurs images before it resizes them, which no preset and no layout can say"
         raise ValueError(
             f"adopt: preprocessor_config.json: image_processor_type must be {known}, with or without Fast or Pil, got "
-            f"{name[:80]}"
+            f"{name[:80]}{reason if stem == 'Owlv2' else ''}"
         )
     return _PROCESSORS[stem]
 

@@ -65,6 +65,8 @@ def _ultralytics(file: ForeignFile) -> Entries | None:
         entries["preprocessing"]["clip_boxes"] = False
     name = output.name
     if is_detr:
+        if shape[-1] is None:  # of inputs of any size
+            shape = file.results()[name].shape
         entries |= {"boxes": f"{name}[:4]", "box_format": "cxcywh", "box_unit": "relative"}
         if len(shape) == 3 and shape[2] == 6 and len(classes) == 2:
             return entries  # 6 columns are two scores, or a score and a class

@@ -43,6 +43,9 @@ _GATES = torch.ops.aten.silu.default, torch.ops.aten.gelu.default
 BLOCK = 16
 """The square root of the number of terms that are summed up before sums are."""
 
+LENGTH = 1_000_003
+"""How many numbers of noise are drawn: no multiple of the rows of a tensor, which so have different noise."""
+
 GRID = 64
 """Numbers that are a multiple of its reciprocal, such as coordinates of cells, are taken to be exact."""
 
@@ -56,27 +59,41 @@ def in_float64() -> Iterator[None]:
 
 def rounded_otherwise(seed: int) -> Intercepted:
     """Return a context manager in which results are rounded otherwise than they are, in the same way for a seed."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def noise_of(tensor: Tensor) -> Tensor:
-        return torch.randn(tensor.shape, generator=generator) * torch.finfo(torch.float32).eps
+    noise = _Noise(seed)
 
     def call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if func in _NORMALIZATIONS and args[0].dtype == torch.float32:
-            return func(args[0] * (1 + noise_of(args[0])), *args[1:], **kwargs)
+            return func(noise(args[0]).mul_(args[0]).add_(args[0]), *args[1:], **kwargs)
         result = func(*args, **kwargs)
         if func in _GATES and result.dtype == torch.float32:
-            return result + noise_of(result) * (result.abs() + args[0].abs() / 4)
+            return noise(result).mul_(result.abs() + args[0].abs() / 4).add_(result)
         if func._schema.name not in ROUNDED or func._schema.is_mutable or result.dtype != torch.float32:
             return result
-        noise = noise_of(result)
         if func in _SUMS and result.numel():
-            return result + noise * (result.abs() + _size_of_terms(func, args))
+            return noise(result).mul_(result.abs().add_(_size_of_terms(func, args))).add_(result)
         if func is _SIGMOID:  # ONNX Runtime adds a half last, so that a tiny result is as far off as a large one
-            return (result + noise * (result + 0.25)).clamp(0, 1)
-        return torch.where(result * GRID == (result * GRID).round(), result, result + noise * result.abs())
+            return noise(result).mul_(result + 0.25).add_(result).clamp_(0, 1)
+        scaled = result * GRID
+        return noise(result).mul_(result.abs()).masked_fill_(scaled == scaled.round(), 0).add_(result)
 
     return Intercepted(call)
+
+
+class _Noise:
+    """Normal noise of the size of float32's rounding: parts of one row, as drawing all numbers takes long."""
+
+    def __init__(self, seed: int) -> None:
+        self._generator = torch.Generator().manual_seed(seed)
+        self._row = torch.randn(LENGTH, generator=self._generator) * torch.finfo(torch.float32).eps
+
+    def __call__(self, tensor: Tensor) -> Tensor:
+        """Return noise for a tensor, which may be changed."""
+        begin = int(torch.randint(LENGTH, (), generator=self._generator))
+        end = begin + tensor.numel()
+        rows = [self._row] * -(-end // LENGTH)
+        rows[-1] = rows[-1][: (end - 1) % LENGTH + 1]
+        rows[0] = rows[0][begin:]
+        return torch.cat(rows).reshape(tensor.shape)
 
 
 def _size_of_terms(func: Any, args: Sequence[Any]) -> Tensor:

@@ -11,7 +11,7 @@ program have in common.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ from torch import Tensor, fx
 from mmort.onnx.artifact import COMPUTED, Artifact
 from mmort.onnx.verify.operator_calls import arguments_by_name
 from mmort.onnx.verify.program import Cut, Program, Source
-from mmort.onnx.verify.rounding import LIMIT, estimated_factors, measured_factors
+from mmort.onnx.verify.rounding import LIMIT, estimated_factors, measured_factors, measured_growth
 
 _aten = torch.ops.aten
 _ORDERS = _aten.topk, _aten.sort, _aten.argsort
@@ -256,25 +256,34 @@ def compare_values(name: str, actual: NDArray[Any], runs: Sequence[Cut], estimat
             np.inf, f"{actual.dtype}{list(actual.shape)}, torch's is {expected.dtype}{list(expected.shape)}"
         )
     floating = expected.dtype.kind == "f"
-    equal = np.array_equal(actual, expected, equal_nan=floating) or _differs_in_ties(cut, torch.from_numpy(actual))
+    equal = _equal(actual, expected) or _differs_in_ties(cut, torch.from_numpy(actual))
     if not floating or (equal and estimated is not None):
         return (
             compared(0, "") if equal else compared(np.inf, f"{int((actual != expected).sum())} of {actual.size} differ")
         )
     if estimated is not None:
         off, growth = estimated_factors(actual, expected, estimated), estimated
+    elif equal:
+        return compared(0, "", measured_growth(*_runs(runs)))
     else:
-        off, growth = _measured(actual, runs)
-    if equal:
-        return compared(0, "", growth)
+        off, growth = measured_factors(actual, *_runs(runs))
     wrong = int((off > LIMIT).sum())
     return compared(float(off.max(initial=0)), f"{wrong} of {actual.size} numbers" if wrong else "", growth)
 
 
-def _measured(actual: NDArray[Any], runs: Sequence[Cut]) -> tuple[NDArray[Any], float]:
-    """Return by how many times torch's rounding in some runs numbers are off, and that rounding."""
-    cut, *further = ([tensor.detach().numpy() for tensor in (run.value, run.exact, run.rounded)] for run in runs)
-    return measured_factors(actual, *cut, *(numbers for run in further for numbers in run[1:]))
+def _runs(cuts: Sequence[Cut]) -> Iterator[NDArray[Any]]:
+    """Yield a cut's value and its value in float64, and then those of all runs with other rounding."""
+    cut, *further = cuts
+    for tensor in (cut.value, cut.exact, cut.rounded, *(run for cut in further for run in (cut.exact, cut.rounded))):
+        yield tensor.detach().numpy()
+
+
+def _equal(array: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Return whether all numbers are equal, or not a number in both."""
+    differing = array != other
+    if not differing.any():
+        return True
+    return array.dtype.kind == "f" and bool(np.isnan(array[differing]).all() and np.isnan(other[differing]).all())
 
 
 def _differs_in_ties(cut: Cut, actual: Tensor) -> bool:

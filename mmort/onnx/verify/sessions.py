@@ -48,8 +48,11 @@ def open_session(
     else:
         name = "the model"
     options = silent_options()
+    # An arena would keep the memory of the largest run until the end.
+    options.enable_cpu_mem_arena = False
     # Threads that wait by spinning take time from torch, which runs in turn with the file.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.enable_cpu_mem_arena = False
     with refusals(f"verify: ONNX Runtime cannot load {name}"):
         for library in libraries:
             if os.path.exists(library) and not os.path.isfile(library):

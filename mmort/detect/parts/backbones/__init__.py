@@ -21,4 +21,5 @@ from mmort.detect.parts.backbones import (
     swin,
     timm,
     vit,
+    yolo,
 )

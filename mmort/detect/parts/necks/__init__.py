@@ -21,4 +21,5 @@ from mmort.detect.parts.necks import (
     simple_fpn,
     ssd_neck,
     yolo_neck,
+    yolo_pafpn,
 )

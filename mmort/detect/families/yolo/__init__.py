@@ -1,0 +1,6 @@
+"""The detectors of MMYOLO, written from papers, its configs and what it computes.
+
+An import here registers a family.
+"""
+
+from mmort.detect.families.yolo import yolov5, yolov8

@@ -1,0 +1,136 @@
+"""Backbones of YOLOv5 and YOLOv8, and the base of those of MMYOLO.
+
+Sources: ultralytics' documentation of the architectures of YOLOv5 and YOLOv8; MMYOLO's configs.  Layers have MMYOLO's
+names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from torch import Tensor, nn
+
+from mmort.detect.entries import PARTS, only, training_only
+from mmort.detect.parts.csp import CSPLayer
+from mmort.detect.parts.layers import ConvModule
+from mmort.detect.parts.yolo.blocks import RepeatedPooling, SplitLayer
+from mmort.detect.parts.yolo.scaling import ScaledEntries
+
+
+class Stage(NamedTuple):
+    """A stage of a full-sized network: its channels and blocks, and whether it ends with pooling."""
+
+    channels: int
+    blocks: int
+    pools: bool = False
+
+
+class YOLOBackbone(nn.Module):
+    """A stem and stages, each of which halves the size of its maps.
+
+    Attributes
+    ----------
+    architectures : dict of str to tuple of Stage
+        The stages by ``arch``.
+    stem_channels : int
+        Of a full-sized network.
+    """
+
+    architectures: ClassVar[dict[str, tuple[Any, ...]]]
+    stem_channels: ClassVar[int] = 64
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(ScaledEntries):
+        arch: str = "P5"
+        input_channels: int = 3
+        out_indices: Sequence[int] = (2, 3, 4)  # stages, counted from 1; 0 is the stem
+        plugins: None = only(None)
+
+        ignored: ClassVar = training_only("frozen_stages", "norm_eval")
+
+    def __init__(self, entries: Any) -> None:
+        super().__init__()
+        if entries.arch not in self.architectures:
+            known = ", ".join(self.architectures)
+            raise ValueError(f"detect.build: backbone.arch must be one of {known}, got {entries.arch!r}")
+        self.out_indices = tuple(entries.out_indices)
+        channels = entries.channels(self.stem_channels)
+        self.stem = self.build_stem(entries, channels)
+        stages = self.stages(entries)
+        self.names = ["stem", *(f"stage{index}" for index in range(1, len(stages) + 1))]
+        for name, stage in zip(self.names[1:], stages, strict=True):
+            modules, channels = self.build_stage(entries, stage, channels)
+            self.add_module(name, nn.Sequential(*modules))
+
+    def stages(self, entries: Any) -> Sequence[Any]:
+        """Return the stages of the full-sized network."""
+        return self.architectures[entries.arch]
+
+    def build_stem(self, entries: Any, channels: int) -> nn.Module:
+        """Return the layers that halve the image's size."""
+        raise NotImplementedError
+
+    def build_stage(self, entries: Any, stage: Any, in_channels: int) -> tuple[list[nn.Module], int]:
+        """Return the layers of a stage, and their channels."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        outputs = []
+        for index, name in enumerate(self.names):
+            x = getattr(self, name)(x)  # [N, C, H / 2**(index + 1), W / 2**(index + 1)]
+            if index in self.out_indices:
+                outputs.append(x)
+        return tuple(outputs)
+
+
+@PARTS.register("backbone", "YOLOv5CSPDarknet")
+class YOLOv5CSPDarknet(YOLOBackbone):
+    """YOLOv5's backbone."""
+
+    architectures: ClassVar = {
+        "P5": (Stage(128, 3), Stage(256, 6), Stage(512, 9), Stage(1024, 3, True)),
+        "P6": (Stage(128, 3), Stage(256, 6), Stage(512, 9), Stage(768, 3), Stage(1024, 3, True)),
+    }
+
+    def build_stem(self, entries: Any, channels: int) -> nn.Module:
+        return ConvModule(entries.input_channels, channels, 6, stride=2, padding=2, **entries.layer)
+
+    def build_stage(self, entries: Any, stage: Stage, in_channels: int) -> tuple[list[nn.Module], int]:
+        channels, layer = entries.channels(stage.channels), entries.layer
+        modules: list[nn.Module] = [
+            ConvModule(in_channels, channels, 3, stride=2, padding=1, **layer),
+            CSPLayer(channels, channels, entries.blocks(stage.blocks), add_identity=True, **layer),
+        ]
+        if stage.pools:
+            modules.append(RepeatedPooling(channels, channels, **layer))
+        return modules, channels
+
+
+@PARTS.register("backbone", "YOLOv8CSPDarknet")
+class YOLOv8CSPDarknet(YOLOBackbone):
+    """YOLOv8's backbone; the last stage's channels are an entry."""
+
+    architectures: ClassVar = {"P5": (Stage(128, 3), Stage(256, 6), Stage(512, 6), Stage(1024, 3, True))}
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(YOLOBackbone.Entries):
+        last_stage_out_channels: int = 1024
+
+    def stages(self, entries: Entries) -> Sequence[Stage]:
+        *first, last = self.architectures[entries.arch]
+        return *first, last._replace(channels=entries.last_stage_out_channels)
+
+    def build_stem(self, entries: Any, channels: int) -> nn.Module:
+        return ConvModule(entries.input_channels, channels, 3, stride=2, padding=1, **entries.layer)
+
+    def build_stage(self, entries: Any, stage: Stage, in_channels: int) -> tuple[list[nn.Module], int]:
+        channels, layer = entries.channels(stage.channels), entries.layer
+        modules: list[nn.Module] = [
+            ConvModule(in_channels, channels, 3, stride=2, padding=1, **layer),
+            SplitLayer(channels, channels, entries.blocks(stage.blocks), add_identity=True, **layer),
+        ]
+        if stage.pools:
+            modules.append(RepeatedPooling(channels, channels, **layer))
+        return modules, channels

@@ -1,0 +1,87 @@
+"""Small detectors of MMYOLO's families, as configs that MMYOLO builds too."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+NORM = {"type": "BN", "momentum": 0.03, "eps": 0.001}
+LAYER = {"norm_cfg": NORM, "act_cfg": {"type": "SiLU", "inplace": True}}
+SMALL = {"deepen_factor": 0.33, "widen_factor": 0.125}
+STRIDES, LEVELS = [8, 16, 32], [256, 512, 1024]
+TEST_CFG = {
+    "multi_label": True,
+    "nms_pre": 30000,
+    "score_thr": 0.001,
+    "nms": {"type": "nms", "iou_threshold": 0.65},
+    "max_per_img": 100,
+}
+PREPROCESSOR = {"type": "YOLOv5DetDataPreprocessor", "mean": [0.0] * 3, "std": [255.0] * 3, "bgr_to_rgb": True}
+V5_BACKBONE = {"type": "YOLOv5CSPDarknet", **SMALL, **LAYER}
+V5_NECK = {"type": "YOLOv5PAFPN", **SMALL, **LAYER, "in_channels": LEVELS, "out_channels": LEVELS, "num_csp_blocks": 3}
+V5_HEAD = {
+    "type": "YOLOv5Head",
+    "head_module": {"type": "YOLOv5HeadModule", "num_classes": 3, "in_channels": LEVELS, "widen_factor": 0.125},
+    "prior_generator": {
+        "type": "mmdet.YOLOAnchorGenerator",
+        "base_sizes": [[(10, 13), (16, 30), (33, 23)], [(30, 61), (62, 45), (59, 119)], [(46, 90), (90, 98), (73, 96)]],
+        "strides": STRIDES,
+    },
+    "obj_level_weights": [4.0, 1.0, 0.4],
+}
+V8_HEAD = {
+    "type": "YOLOv8Head",
+    "head_module": {
+        "type": "YOLOv8HeadModule",
+        "num_classes": 3,
+        "in_channels": LEVELS,
+        "widen_factor": 0.125,
+        "reg_max": 4,
+        "featmap_strides": STRIDES,
+        **LAYER,
+    },
+    "prior_generator": {"type": "mmdet.MlvlPointGenerator", "offset": 0.5, "strides": STRIDES},
+    "bbox_coder": {"type": "DistancePointBBoxCoder"},
+}
+
+
+def _model(backbone: dict[str, Any], neck: dict[str, Any], head: dict[str, Any], **test_cfg: Any) -> dict[str, Any]:
+    return copy.deepcopy(
+        {
+            "type": "YOLODetector",
+            "data_preprocessor": PREPROCESSOR,
+            "backbone": backbone,
+            "neck": neck,
+            "bbox_head": head,
+            "test_cfg": {**TEST_CFG, **test_cfg},
+        }
+    )
+
+
+P6 = [256, 512, 768, 1024]
+_P6_HEAD = copy.deepcopy(V5_HEAD)
+_P6_HEAD["head_module"] |= {"in_channels": P6, "featmap_strides": [8, 16, 32, 64]}
+_P6_HEAD["obj_level_weights"] = [4.0, 1.0, 0.25, 0.06]
+_P6_HEAD["prior_generator"]["strides"] = [8, 16, 32, 64]
+_P6_HEAD["prior_generator"]["base_sizes"].append([(90, 60), (70, 90), (95, 96)])
+_ONE_CLASS = copy.deepcopy(V5_HEAD)
+_ONE_CLASS["head_module"]["num_classes"] = 1
+MODELS = {
+    "yolov5": _model(V5_BACKBONE, V5_NECK, V5_HEAD),
+    "yolov5_single": _model(V5_BACKBONE, V5_NECK, V5_HEAD, multi_label=False, score_thr=0.3, nms_pre=40),
+    "yolov5_style": _model(V5_BACKBONE, V5_NECK, V5_HEAD, yolox_style=True, multi_label=False, score_thr=0.3),
+    "yolov5_one_class": _model(V5_BACKBONE, V5_NECK, _ONE_CLASS),
+    "yolov5_p6": _model(
+        {**V5_BACKBONE, "arch": "P6", "out_indices": (2, 3, 4, 5)},
+        {**V5_NECK, "in_channels": P6, "out_channels": P6},
+        _P6_HEAD,
+        multi_label=False,
+    ),
+    "yolov5u": _model(V5_BACKBONE, V5_NECK, V8_HEAD, score_thr=0.3),
+    "yolov8": _model(
+        {**V5_BACKBONE, "type": "YOLOv8CSPDarknet", "deepen_factor": 0.4, "last_stage_out_channels": 512},
+        {**V5_NECK, "type": "YOLOv8PAFPN", "in_channels": [256, 512, 512], "out_channels": [256, 512, 512]},
+        {**V8_HEAD, "head_module": {**V8_HEAD["head_module"], "in_channels": [256, 512, 512]}},
+        score_thr=0.3,
+    ),
+}

@@ -1,0 +1,59 @@
+"""The cases of MMYOLO: small detectors, and the test pipelines of its configs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.detect import yolo_cases
+from tests.originals.cases.case import Case
+
+SIDE = 96
+PACK = {
+    "type": "mmdet.PackDetInputs",
+    "meta_keys": ("img_id", "img_path", "ori_shape", "img_shape", "scale_factor", "pad_param"),
+}
+KEEP_RATIO = {"type": "YOLOv5KeepRatioResize", "scale": (SIDE, SIDE)}
+LETTER = {"type": "LetterResize", "scale": (SIDE, SIDE), "allow_scale_up": False, "pad_val": {"img": 114}}
+ANNOTATIONS = {"type": "LoadAnnotations", "with_bbox": True, "_scope_": "mmdet"}
+LOAD = {"type": "LoadImageFromFile", "backend_args": None}
+PIPELINE = [LOAD, KEEP_RATIO, LETTER, PACK]
+ALONE = [LOAD, {"type": "LetterResize", "scale": (SIDE, 64), "allow_scale_up": True, "use_mini_pad": True}, PACK]
+BATCH_SHAPES = {
+    "type": "BatchShapePolicy",
+    "batch_size": 1,
+    "img_size": SIDE,
+    "size_divisor": 32,
+    "extra_pad_ratio": 0.5,
+}
+SPREAD = {r"convs_pred\.\d+$": (0.0, 1.5), r"cls_preds\.\d+\.2$": (-1.0, 1.5), r"reg_preds\.\d+\.2$": (0.0, 3.0)}
+
+
+def _case(name: str) -> Case:
+    return Case(
+        yolo_cases.MODELS[name],
+        SPREAD,
+        PIPELINE,
+        classes=1 if "one_class" in name else 2,
+        scope="mmyolo",
+        data_set={"test_mode": True},
+    )
+
+
+CASES = {name: _case(name) for name in yolo_cases.MODELS}
+CASES["yolov5_p6"] = replace(  # whose sides are multiples of 64
+    CASES["yolov5_p6"],
+    spread={r"convs_pred\.\d+$": (-0.5, 0.7)},
+    pipeline=[LOAD, {**KEEP_RATIO, "scale": (128, 128)}, {**LETTER, "scale": (128, 128)}, ANNOTATIONS, PACK],
+)
+CASES["yolov5_shapes"] = replace(
+    CASES["yolov5"], data_set={"test_mode": True, "batch_shapes_cfg": BATCH_SHAPES}, batches=False
+)
+CASES["yolov5_alone"] = replace(CASES["yolov5"], pipeline=ALONE, batches=False)
+CASES["yolov8_stretched"] = replace(
+    CASES["yolov8"],
+    pipeline=[
+        LOAD,
+        {"type": "mmdet.FixShapeResize", "width": 96, "height": 64, "keep_ratio": False, "interpolation": "bicubic"},
+        {**PACK, "meta_keys": PACK["meta_keys"][:5]},
+    ],
+)
