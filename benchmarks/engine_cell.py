@@ -60,9 +60,9 @@ def onnx_runtime(source: Source, form: str, library: bool) -> Run:
 
 
 def openvino(source: Source, form: str, precision: Literal["float32", "bfloat16"]) -> Run:
-    from mmort.predict import OpenVinoNetwork
+    from mmort.predict import OpenVino
 
-    return OpenVinoNetwork(source.file(form), source.threads, precision=precision)
+    return OpenVino(source.file(form), threads=source.threads, precision=precision)
 
 
 def openvino_of_fixed_size(source: Source, form: str) -> Run:
@@ -172,9 +172,9 @@ def average_precision(engine: str, source: Source, annotations: Path, images: Pa
     """Return the metrics on a data set, image by image."""
     from mmort import Predictor
     from mmort.evaluate import CocoDataset, evaluate
-    from mmort.predict.engines.onnxruntime import OnnxNetwork
+    from mmort.predict.engines.onnxruntime import OnnxRuntime
 
-    described = OnnxNetwork(source.file(".onnx"))
+    described = OnnxRuntime(source.file(".onnx"))
     network = Network(open_engine(engine, source), described.mask_format)
     predictor = Predictor(network, classes=described.classes, preprocessing=described.preprocessing, score_threshold=0)
     dataset = CocoDataset(annotations, images, predictor.classes)

@@ -18,7 +18,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from mmort import Detections, Predictor
 from mmort.images import decode_image
-from mmort.predict import Prepared
+from mmort.predict import OnnxRuntime, Prepared
 
 REPLICAS = int(os.environ.get("REPLICAS", "2"))
 MAX_BATCH_SIZE = 8
@@ -39,7 +39,7 @@ class Detector:
     """A replica: one predictor with one thread."""
 
     def __init__(self, model: str, score_threshold: float) -> None:
-        self._predictor = Predictor(model, score_threshold=score_threshold, threads=1)
+        self._predictor = Predictor(OnnxRuntime(model, threads=1), score_threshold=score_threshold)
 
     async def __call__(self, request: Request) -> Response:
         try:

@@ -36,19 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--runs", type=at_least(1), default=20, help="timed batches of each file (default: %(default)s)"
     )
-    parser.add_argument("--threads", type=at_least(1), help="threads for the detector (default: one for each core)")
-    parser.add_argument(
-        "--engine",
-        choices=("local", *engines.OPENVINO),
-        default="local",
-        help="what runs the files: ONNX Runtime, or OpenVINO in float32 or bfloat16 (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--provider",
-        action="append",
-        metavar="NAME",
-        help="execution provider of ONNX Runtime, such as CUDAExecutionProvider; may be repeated (default: the CPU)",
-    )
+    engines.add_arguments(parser, "provider", "threads")
     texts.add_texts(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -65,7 +53,7 @@ def run(arguments: argparse.Namespace) -> None:
         names = paths
     predictors = {}
     for name, path in zip(names, paths, strict=True):
-        network = engines.open_file(path, arguments.engine, arguments.provider, arguments.threads)
+        network = engines.open_file(arguments, path, providers=arguments.providers, threads=arguments.threads)
         predictors[name] = Predictor(texts.with_texts(arguments, network))
     result = benchmark(
         predictors,

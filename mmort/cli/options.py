@@ -1,41 +1,43 @@
-"""Arguments made from a class of options: names, defaults and help are stated there, and nowhere else."""
+"""Arguments made from a class or function with options: names, defaults and help are stated there, and nowhere else."""
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import inspect
 import re
+from collections.abc import Callable
 from typing import Any
 
 
-def add_options(parser: argparse.ArgumentParser, options: type[Any], **arguments: dict[str, Any]) -> None:
-    """Add an argument for some fields of a dataclass of options.
+def add_options(parser: argparse.ArgumentParser, options: Callable[..., Any], **arguments: dict[str, Any]) -> None:
+    """Add an argument for some parameters of a function, or of a class such as a dataclass of options.
 
     Parameters
     ----------
     parser : argparse.ArgumentParser
-    options : type
+    options : callable
         Its docstring has a list of parameters.  An argument's help is the first sentence there, and the default.
     **arguments : dict
-        By the names of fields, what argparse takes besides: ``type``, ``nargs``, ``metavar``.  An option that is False
-        by default becomes ``--name``, one that is True ``--no-name``, and one that may be either or None both.
+        By the names of parameters, what argparse takes besides: ``type``, ``nargs``, ``metavar``.  An option that is
+        False by default becomes ``--name``, one that is True ``--no-name``, and one that may be either or None both.
     """
     texts = help_texts(options)
-    fields = {field.name: field for field in dataclasses.fields(options)}
+    parameters = inspect.signature(options).parameters
     for name, settings in arguments.items():
-        field, dashed, text = fields[name], name.replace("_", "-"), texts.get(name, "")
-        if field.default is True:
+        default, dashed, text = parameters[name].default, name.replace("_", "-"), texts[name]
+        if default is True:
             parser.add_argument(f"--no-{dashed}", dest=name, action="store_false", help=f"do not {text}")
             continue
-        if field.default is False:
+        if default is False:
             settings = {"action": "store_true", **settings}
-        elif field.type == "bool | None":
+        elif parameters[name].annotation == "bool | None":
             settings = {"action": argparse.BooleanOptionalAction, **settings}
+        elif default is not None:
+            settings, text = {"default": default, **settings}, f"{text} (default: %(default)s)"
         parser.add_argument(f"--{dashed}", help=text, **settings)
 
 
-def help_texts(options: type[Any]) -> dict[str, str]:
+def help_texts(options: Callable[..., Any]) -> dict[str, str]:
     """Return for each parameter in a docstring its first sentence and its default, in the words of a command line."""
     section = inspect.cleandoc(options.__doc__ or "").partition("\nParameters\n")[2]
     entries = re.findall(r"^(\w+) : .*\n((?: {4}.*\n?)+)", section, re.MULTILINE)

@@ -54,13 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     datasets.add_arguments(parser)
     parser.add_argument("--batch-size", type=at_least(1), help="images that run together (default: the config's, or 1)")
-    parser.add_argument(
-        "--engine",
-        choices=("local", *engines.OPENVINO),
-        default="local",
-        help="what runs the exported file: ONNX Runtime, or OpenVINO in float32 or bfloat16, for which it is exported "
-        "with --portable=inlined (default: %(default)s)",
-    )
+    engines.add_arguments(parser)
     add_output(parser, "--output-file", force=True, metavar="FILE.onnx", help="keep the exported file")
     parser.add_argument(
         "--report", default="parity.html", metavar="FILE.html", help="the report to write (default: %(default)s)"
@@ -92,15 +86,16 @@ def _compare_export(arguments: argparse.Namespace) -> Parity:
             raise
         raise ImportError(f"mmort parity needs {error.name}: pip install 'mmort[detect]'") from None
     from mmort.evaluate.parity import parity
+    from mmort.predict import OnnxRuntime
 
     configs.run_extensions(arguments)
     config = configs.read(arguments.config, arguments.cfg_options)
     network = load_network(config, arguments.checkpoint, texts=texts.read(arguments), vocabulary=arguments.vocabulary)
     dataset = datasets.dataset(arguments, config, network.classes, labels_by_name=arguments.texts is not None)
-    is_openvino = arguments.engine in engines.OPENVINO
+    is_openvino = arguments.engine == engines.OPENVINO
     with temporary_folder() as folder:
         file = Path(arguments.output or Path(folder, "detector.onnx"))
-        against = {name: engines.open_file(path) for name, path in _named(arguments.against).items()}
+        against = {name: OnnxRuntime(path) for name, path in _named(arguments.against).items()}
 
         def progress(line: str) -> None:
             if arguments.output or not line.startswith("wrote"):  # a file that ends with the comparison
@@ -110,7 +105,7 @@ def _compare_export(arguments: argparse.Namespace) -> Parity:
             yield "torch", network
             options = ExportOptions(portable="inlined" if is_openvino else False)
             export_network(network, config, file, options, progress=progress)
-            yield "OpenVINO" if is_openvino else "ONNX", engines.open_file(file, arguments.engine)
+            yield "OpenVINO" if is_openvino else "ONNX", engines.open_file(arguments, file)
             yield from against.items()
 
         facts = {
@@ -127,14 +122,15 @@ def _compare_files(arguments: argparse.Namespace) -> Parity:
     """Compare files with the first one."""
     from mmort.evaluate import UnlabelledDataset
     from mmort.evaluate.parity import parity
+    from mmort.predict import OnnxRuntime
 
     paths = [arguments.config, arguments.checkpoint, *arguments.against]
     if repeated := [path for index, path in enumerate(paths) if path in paths[:index]]:
         raise UsageError(f"parity compares different files, got {repeated[0]} twice")
     (name, path), *compared = _named(paths).items()
-    networks = {name: texts.with_texts(arguments, engines.open_file(path))}
+    networks = {name: texts.with_texts(arguments, OnnxRuntime(path))}
     for other, path in compared:
-        networks[other] = texts.with_texts(arguments, engines.open_file(path, arguments.engine))
+        networks[other] = texts.with_texts(arguments, engines.open_file(arguments, path))
     classes = networks[name].classes or ()
     dataset: Dataset
     if arguments.images:

@@ -65,13 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", help="MMDetection config, for a file without metadata: its preprocessing and class names"
     )
-    parser.add_argument(
-        "--provider",
-        action="append",
-        metavar="NAME",
-        help="execution provider of ONNX Runtime, such as CUDAExecutionProvider; may be repeated (default: the CPU)",
-    )
-    engines.add_arguments(parser)
+    engines.add_arguments(parser, "provider", "threads", "parallel", with_ray=True)
 
 
 def run(arguments: argparse.Namespace) -> str | None:
@@ -107,13 +101,7 @@ def run(arguments: argparse.Namespace) -> str | None:
             named = message if str(outcome.image) in message else f"{outcome.image}: {message}"
             tqdm.write(f"mmort: {one_line(named)}", file=sys.stderr)
 
-    result = predict(
-        _predictor(arguments),
-        arguments.images,
-        options,
-        each=show,
-        run=engines.predict_function(arguments),
-    )
+    result = predict(_predictor(arguments), arguments.images, options, each=show)
     if not result.failures and result.total is not None and result.processed < result.total:
         name = arguments.images[0]
         note = f"{name} states {result.total} frames, of which {result.processed} could be read"
@@ -130,7 +118,7 @@ def _predict_standard_input(arguments: argparse.Namespace) -> None:
 
     if len(arguments.images) > 1:
         raise UsageError(f"predict: - must be the only source, got {len(arguments.images)}; run one after another")
-    if arguments.window is not None or arguments.engine == "ray":
+    if arguments.window is not None or arguments.engine == engines.RAY:
         raise UsageError("predict: --window and --engine ray are for image files")
     if arguments.output is not None or arguments.show_dir is not None:
         raise UsageError("predict: an image on standard input has no name, for --output and --show-dir; save it first")
@@ -169,9 +157,9 @@ def _summary(result: Any) -> str:
 def _predictor(arguments: argparse.Namespace) -> Predictor:
     """Load the model, with the preprocessing and classes of ``--config``, if given."""
     from mmort.predict import Predictor, Preprocessing
-    from mmort.predict.engines.onnxruntime import ADVICE_WITH_CONFIG
+    from mmort.predict.engines.network import ADVICE_WITH_CONFIG
 
-    network = texts.with_texts(arguments, engines.load(arguments, arguments.provider))
+    network = texts.with_texts(arguments, engines.load(arguments, arguments.providers))
     settings: dict[str, Any] = {}
     if arguments.config is not None:
         from mmort.configs import read_config
@@ -188,7 +176,7 @@ def _predictor(arguments: argparse.Namespace) -> Predictor:
             f"{arguments.model} has no preprocessing in its metadata; pass --config CONFIG, which has it, or adopt the "
             f"file: {ADVICE_WITH_CONFIG}"
         )
-    return Predictor(network, score_threshold=arguments.score_thr, **settings)
+    return Predictor(engines.spread(arguments, network), score_threshold=arguments.score_thr, **settings)
 
 
 def _windows(arguments: argparse.Namespace) -> Windows | None:
@@ -199,7 +187,7 @@ def _windows(arguments: argparse.Namespace) -> Windows | None:
         if arguments.overlap is not None:
             raise UsageError("predict: --overlap needs --window, the size of the windows")
         return None
-    if arguments.engine == "ray":
+    if arguments.engine == engines.RAY:
         raise UsageError("predict: --window runs in this process only; leave out --engine ray")
     if arguments.overlap is None and arguments.window <= Windows.overlap:
         raise UsageError(

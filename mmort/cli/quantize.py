@@ -70,10 +70,10 @@ def _dataset(arguments: argparse.Namespace) -> Dataset | None:
             raise UsageError("--img-dir and --data-root are for a data set, which --ann names")
         return None
     try:
-        from mmort.predict import OnnxNetwork
+        from mmort.predict import OnnxRuntime
     except ModuleNotFoundError as error:
         raise ImportError(f"mmort quantize --ann needs {error.name}: pip install 'mmort[evaluate]'") from None
-    return datasets.dataset(arguments, None, OnnxNetwork(arguments.model).classes)
+    return datasets.dataset(arguments, None, OnnxRuntime(arguments.model).classes)
 
 
 def _compare(arguments: argparse.Namespace, dataset: Dataset) -> None:

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     datasets.add_eval(
         parser,
         "bbox, segm and proposal for data sets in COCO's format; PQ for COCO's panoptic ones; mAP and recall for "
-        "PASCAL VOC's; mAP for DOTA's",
+        "PASCAL VOC's; mAP for DOTA's; accuracy for classifiers; mIoU, mDice and mFscore for segmentations",
     )
     parser.add_argument("--show", action="store_true", help="show each image in a window; a key shows the next")
     parser.add_argument(
@@ -88,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="merge the detections in several views of each image: tta_pipeline and tta_model of a config of "
         "MMDetection 3, or the image and its mirror image",
     )
-    engines.add_arguments(parser)
+    engines.add_arguments(parser, "threads", "parallel", with_ray=True)
 
 
 def run(arguments: argparse.Namespace) -> str | None:
@@ -141,7 +141,7 @@ def run(arguments: argparse.Namespace) -> str | None:
     is_adopted = config is None and isinstance(network, DetectorFile) and network.contract.is_adopted
     by_name = arguments.classes is not None or has_texts or is_adopted
     dataset = datasets.dataset(arguments, config, classes, labels_by_name=by_name)
-    return _report(mmort.evaluate.test(network, dataset, config, options, predict=engines.predict_function(arguments)))
+    return _report(mmort.evaluate.test(engines.spread(arguments, network), dataset, config, options))
 
 
 def _report(result: TestResult) -> str | None:
@@ -163,7 +163,7 @@ def _check(arguments: argparse.Namespace) -> None:
         )
     if arguments.eval and arguments.format_only:
         raise UsageError("--eval and --format-only exclude each other")
-    if arguments.tta and (arguments.config is None or _is_saved(arguments.model) or arguments.engine == "ray"):
+    if arguments.tta and (arguments.config is None or _is_saved(arguments.model) or arguments.engine == engines.RAY):
         raise UsageError("--tta is for a CONFIG and a detector that runs on this machine")
     if _is_saved(arguments.model) and (arguments.backend != "onnxruntime" or arguments.texts):
         raise UsageError("--backend and --texts are for a detector; MODEL is a file of its results")
@@ -181,7 +181,7 @@ def _check(arguments: argparse.Namespace) -> None:
         raise UsageError(f"--backend torch runs a checkpoint, got {arguments.model}; leave it out for an ONNX file")
     if arguments.backend == "torch" and arguments.parallel is not None:
         raise UsageError("--parallel is for ONNX files; torch runs one batch after another")
-    if arguments.backend == "torch" and arguments.engine in engines.OPENVINO:
+    if arguments.backend == "torch" and arguments.engine == engines.OPENVINO:
         raise UsageError(f"--engine {arguments.engine} is for ONNX files; --backend torch runs a checkpoint")
     if arguments.extensions and arguments.backend != "torch":
         raise UsageError("--import is for checkpoints: give --backend torch; a file has its detector already")

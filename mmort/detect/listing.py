@@ -17,8 +17,8 @@ def list_parts() -> dict[str, tuple[str, ...]]:
     Examples
     --------
     >>> from mmort.detect.listing import list_parts
-    >>> [name for name in list_parts()["neck"] if name.endswith("PAFPN")]
-    ['CSPNeXtPAFPN', 'PAFPN', 'YOLOXPAFPN']
+    >>> [name for name in list_parts()["neck"] if name.startswith("NAS")]
+    ['NASFCOS_FPN', 'NASFPN']
     """
     kinds = {
         kind: tuple(sorted(types, key=str.lower)) for kind, types in PARTS.types.items() if kind != DETECTOR and types

@@ -28,13 +28,21 @@ class TorchNetwork:
         What makes its input.
     left_out : tuple of str
         What the detector leaves out of the config's test pipeline, to be shown to the user.
+    threads : int, optional
+        The threads of torch's operators, where they were set.
     """
 
     engine = "torch"
     input_shape = None, None, None
 
-    def __init__(self, detector: Detector, preprocessing: Preprocessing, left_out: tuple[str, ...] = ()) -> None:
-        self.detector, self.preprocessing, self.left_out = detector, preprocessing, left_out
+    def __init__(
+        self,
+        detector: Detector,
+        preprocessing: Preprocessing,
+        left_out: tuple[str, ...] = (),
+        threads: int | None = None,
+    ) -> None:
+        self.detector, self.preprocessing, self.left_out, self.threads = detector, preprocessing, left_out, threads
 
     @property
     def classes(self) -> tuple[str, ...] | None:
@@ -99,4 +107,4 @@ def load_network(
     detector = build(config)
     preprocessing = Preprocessing.from_config(config, inclusive_boxes=detector.inclusive_boxes)
     load_trained(detector, checkpoint, config, texts, vocabulary)
-    return TorchNetwork(detector, preprocessing, detector.prepare_for_export(flip=preprocessing.flip))
+    return TorchNetwork(detector, preprocessing, detector.prepare_for_export(flip=preprocessing.flip), threads)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from mmort import __version__
 from mmort._files.outputs import require_new, require_output, write_output
+from mmort.contract import DETECTION
 from mmort.detections.detections import Detections
 from mmort.detections.drawing import draw_beside
 from mmort.evaluate.analysis import analyze, write_report
@@ -25,8 +26,8 @@ from mmort.evaluate.image_objects import ImageObjects
 from mmort.evaluate.results import ImageResult, write_results
 from mmort.evaluate.saved_results import read_results
 from mmort.images import Image, image_size, opencv
-from mmort.predict import AnnotatedImages, Network, OnnxNetwork, Predictor, Preprocessing, read_image
-from mmort.predict.engines.onnxruntime import ADVICE_WITH_CONFIG
+from mmort.predict import AnnotatedImages, Network, OnnxRuntime, Predictor, Preprocessing, Ray, read_image
+from mmort.predict.engines.network import ADVICE_WITH_CONFIG
 from mmort.predict.output import count_text
 
 SUBMISSION_OPTIONS = {"jsonfile_prefix": "COCO", "submission_dir": "DOTA"}
@@ -143,19 +144,18 @@ class TestResult:
 
 
 def test(
-    model: str | os.PathLike[str] | TrainedNetwork,
+    model: str | os.PathLike[str] | TrainedNetwork | Ray,
     dataset: Dataset,
     config: dict[str, Any] | None = None,
     options: TestOptions | None = None,
-    *,
-    predict: Callable[..., Iterable[Detections]] | None = None,
 ) -> TestResult:
     """Run a detector over a data set; compute metrics, and write results and images.
 
     Parameters
     ----------
     model : path or network
-        An ONNX file, a `mmort.predict.DetectorFile`, or a `mmort.detect.network.TorchNetwork`.
+        An ONNX file, a `mmort.predict.OnnxRuntime` or `mmort.predict.OpenVino`, a `mmort.detect.network.TorchNetwork`,
+        or a `mmort.predict.Ray` of one of these.
     dataset : Dataset
         As `dataset_of` opens it.
     config : dict, optional
@@ -163,9 +163,6 @@ def test(
         preprocessing in the file's metadata.
     options : TestOptions, optional
         By default the detector runs, and nothing is measured or written.
-    predict : callable, optional
-        Takes a predictor, paths of images and `batch_size`, and returns the detections: `Predictor.predict`,
-        the default, or `mmort.predict.predict_on_ray`.
 
     Returns
     -------
@@ -193,11 +190,15 @@ def test(
     1.00
     """
     options = TestOptions() if options is None else options
-    network = OnnxNetwork(model) if isinstance(model, (str, os.PathLike)) else model
+    network: TrainedNetwork
+    if isinstance(model, Ray):
+        network = cast("TrainedNetwork", model.network)
+    else:
+        network = OnnxRuntime(model) if isinstance(model, (str, os.PathLike)) else model
     of_metrics, submission = _metric_options(dataset, config, options)
     if options.report is not None:
         _require_objects(dataset)
-    if options.tta and (config is None or predict is not None):
+    if options.tta and (config is None or isinstance(model, Ray)):
         raise ValueError("test: tta needs a config, which has the views, and runs on this machine")
     views = None
     if options.tta and config is not None:
@@ -205,13 +206,19 @@ def test(
     masks = True if options.output or submission or (options.report and network.has_masks) else None
     evaluation = Evaluation(dataset, options.metrics, masks=masks, **of_metrics)
     predictor = Predictor(
-        network,
+        model if isinstance(model, Ray) else network,
         classes=network.classes or dataset.classes,
         preprocessing=_preprocessing(network, config),
         score_threshold=0,
     )
+    if predictor.task is not dataset.task:
+        raise ValueError(
+            f"test: the model must be a {dataset.task.name}, as the data set is for one, got a {predictor.task.name}"
+        )
+    if options.output is not None and dataset.task is not DETECTION:
+        raise ValueError("test: output is for detections; mmort predict --output writes the results of other tasks")
     batch_size = batch_size_of(config or {}) if options.batch_size is None else options.batch_size
-    run_predictor = predict or (Predictor.predict if views is None else views.predict)
+    run_predictor = Predictor.predict if views is None else views.predict
     run: Predict = partial(run_predictor, predictor, batch_size=batch_size)
     if options.classes is not None:
         run = select_classes(run, network.classes or (), options.classes)
@@ -404,7 +411,8 @@ def _shown(
         annotated.refuse_to_replace(paths)
     objects: Sequence[ImageObjects | None] = dataset.objects() or [None] * len(paths)
     for image, truth, detections in zip(dataset.images, objects, predict(paths), strict=True):
-        visible = [detections.above(options.show_score_thr)]
+        is_detection = isinstance(detections, Detections)
+        visible = [detections.above(options.show_score_thr) if is_detection else detections]
         if truth is not None:
             visible.insert(0, truth.as_detections(dataset.classes, detections.image_size))
         problem = None if annotated is None else annotated.try_to_write(image.path, *visible)

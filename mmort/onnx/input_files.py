@@ -122,10 +122,11 @@ def _image_reader(
     from mmort.contract import Interface
     from mmort.contract.detector import takes_img_shape
     from mmort.onnx.verify.sessions import open_session
-    from mmort.predict.engines.onnxruntime import ADVICE_WITH_CONFIG, OnnxNetwork
+    from mmort.predict.engines.network import ADVICE_WITH_CONFIG
+    from mmort.predict.engines.onnxruntime import OnnxRuntime
     from mmort.predict.fixed_size import fit
 
-    network = OnnxNetwork(path)
+    network = OnnxRuntime(path)
     preprocessing = network.preprocessing
     if preprocessing is None:
         raise ValueError(

@@ -1,7 +1,8 @@
 """Detection in images with an exported detector, without torch.
 
-`Predictor` runs a detector on images, `Detections` are the results in one; files of classifiers and of semantic
-segmentations give `Classes` and a `SegmentationMap`; `predict_windows` detects in large ones;
+`Predictor` runs a detector on images, in the engine that `OnnxRuntime` or `OpenVino` stands for, here or on `Ray`;
+`Detections` are the results in one, and files of classifiers and of semantic segmentations give `Classes` and a
+`SegmentationMap`; `predict_windows` detects in large ones;
 `predict` records and draws what is in many, or in a video, and resumes.
 `Preprocessing` turns an image into the network's input, as the config's test pipeline does; `paste_masks` pastes masks
 into the image; `draw` and `contact_sheet` draw detections.  Images need OpenCV, running a file ONNX Runtime or
@@ -19,9 +20,10 @@ from mmort.detections.panoptic import PanopticFormat
 from mmort.detections.segmentation_map import SegmentationMap
 from mmort.images import read_image, write_image
 from mmort.predict.benchmarking import Benchmark, Timing, benchmark
-from mmort.predict.engines.onnxruntime import DetectorFile, Network, OnnxNetwork
-from mmort.predict.engines.openvino import OpenVinoNetwork
-from mmort.predict.engines.ray import predict_on_ray
+from mmort.predict.engines.network import DetectorFile, Network
+from mmort.predict.engines.onnxruntime import OnnxRuntime
+from mmort.predict.engines.openvino import OpenVino
+from mmort.predict.engines.ray import Ray
 from mmort.predict.fixed_size import FixedSizeWarning
 from mmort.predict.image_files import LeftOutWarning, list_images
 from mmort.predict.output import AnnotatedImages, Record, to_line
@@ -41,8 +43,8 @@ __all__ = [
     "LeftOutWarning",
     "MaskFormat",
     "Network",
-    "OnnxNetwork",
-    "OpenVinoNetwork",
+    "OnnxRuntime",
+    "OpenVino",
     "Outcome",
     "Padding",
     "PanopticFormat",
@@ -51,6 +53,7 @@ __all__ = [
     "Predictor",
     "Prepared",
     "Preprocessing",
+    "Ray",
     "Record",
     "SegmentationMap",
     "Timing",
@@ -61,7 +64,6 @@ __all__ = [
     "list_images",
     "paste_masks",
     "predict",
-    "predict_on_ray",
     "predict_windows",
     "read_image",
     "to_line",

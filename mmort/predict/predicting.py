@@ -14,9 +14,8 @@ from typing import Any
 from mmort._files.inputs import open_regular
 from mmort._files.outputs import inside, make_folder, require_folder
 from mmort.detections.detections import Detections
-from mmort.detections.drawing import draw
 from mmort.images import Image
-from mmort.predict.engines.onnxruntime import DetectorFile
+from mmort.predict.engines.network import DetectorFile
 from mmort.predict.image_files import is_pattern, list_images
 from mmort.predict.output import AnnotatedImages, Record
 from mmort.predict.predictor import Predictor
@@ -111,7 +110,6 @@ def predict(
     options: PredictOptions | None = None,
     *,
     each: Callable[[Outcome], None] | None = None,
-    run: Callable[..., Iterable[Detections | Exception]] | None = None,
 ) -> PredictResult:
     """Detect objects in many images, or in a video; record the detections, and draw them.
 
@@ -126,9 +124,6 @@ def predict(
         By default nothing is written.
     each : callable, optional
         Is called with each `Outcome`, in order, after it was recorded.  What an earlier run has done is left out.
-    run : callable, optional
-        Takes a predictor, paths of images, a batch size and `return_exceptions`, and returns the detections:
-        `Predictor.predict`, the default, or `predict_on_ray`.
 
     Returns
     -------
@@ -169,8 +164,10 @@ def predict(
         source = video_source(sources)
         if source is None:
             paths = list_images(*sources, recursive=options.recursive)
-            return _predict_images(predictor, paths, options, each, run)
-    if options.windows is not None or run is not None:
+            if options.windows is not None and predictor.cluster is not None:
+                raise ValueError("predict: windows run in this process only, got a predictor on Ray")
+            return _predict_images(predictor, paths, options, each)
+    if options.windows is not None or predictor.cluster is not None:
         raise ValueError(f"predict: windows and engine ray are for image files, got {_name(source)}")
     if isinstance(source, int) and options.output is not None:
         raise ValueError("predict: what a camera saw is gone, so that output cannot resume")
@@ -209,7 +206,6 @@ def _predict_images(
     paths: Sequence[Path],
     options: PredictOptions,
     each: Callable[[Outcome], None] | None,
-    run: Callable[..., Iterable[Detections | Exception]] | None,
 ) -> PredictResult:
     """Detect objects in the images that are not recorded, or not drawn."""
     from tqdm import tqdm
@@ -231,8 +227,7 @@ def _predict_images(
         disable = None if options.progress else True
         bar = stack.enter_context(tqdm(total=len(paths), initial=done, unit="image", disable=disable))
         if options.windows is None:
-            detect = Predictor.predict if run is None else run
-            outcomes = detect(predictor, remaining, options.batch_size, return_exceptions=True)
+            outcomes = predictor.predict(remaining, options.batch_size, return_exceptions=True)
         else:
             outcomes = _in_windows(predictor, remaining, options)
         for path, outcome in zip(remaining, outcomes, strict=True):
@@ -312,7 +307,7 @@ def _predict_video(
             if record is not None:
                 record.add(name, detections, frame=frame.number, time=frame.time)
             if drawn is not None:
-                drawn.add(draw(frame.image, detections))
+                drawn.add(detections.plot(frame.image))
             if each is not None:
                 each(Outcome(name, detections, None, frame.number, frame.time))
             read += 1

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from mmort._kernels import as_integer
 from mmort.configs.captions import Prompt, Texts
 from mmort.contract import CLASSIFICATION, DETECTION, SEGMENTATION, Prepared, Preprocessing, SegmentationFormat, Task
-from mmort.contract.tasks import TASKS
 from mmort.detections.detections import Detections
 from mmort.images import Image, decode_image
 from mmort.predict.classification import ClassPostprocessing
-from mmort.predict.engines.onnxruntime import ADVICE_WITH_CONFIG, DetectorFile, Network, OnnxNetwork
-from mmort.predict.engines.openvino import OpenVinoNetwork
+from mmort.predict.engines.network import ADVICE_WITH_CONFIG, DetectorFile, Network, task_of
+from mmort.predict.engines.onnxruntime import OnnxRuntime
+from mmort.predict.engines.ray import Ray
 from mmort.predict.fixed_size import FixedSizeWarning, effect, fit
 from mmort.predict.image_files import is_pattern, list_images
 from mmort.predict.postprocessing import Postprocessing
@@ -51,22 +51,17 @@ def _refuse_video(path: str | os.PathLike[str]) -> None:
         )
 
 
-def _task(network: Network) -> Task:
-    """Return the task of a network: of a file, the one that its metadata state."""
-    return TASKS[network.contract.metadata.task] if isinstance(network, DetectorFile) else DETECTION
-
-
 def _postprocessing(
     network: Network, classes: tuple[str, ...], score_threshold: float
 ) -> Postprocessing | ClassPostprocessing | SegmentationPostprocessing:
     """Return what is done with the outputs of a network, by its task."""
     detections = Postprocessing(classes, score_threshold)  # which checks the threshold
-    if not isinstance(network, DetectorFile) or _task(network) is DETECTION:
+    if not isinstance(network, DetectorFile) or task_of(network) is DETECTION:
         return detections
     metadata = network.contract.metadata
-    if _task(network) is CLASSIFICATION:
+    if task_of(network) is CLASSIFICATION:
         return ClassPostprocessing(classes, score_threshold)
-    assert _task(network) is SEGMENTATION
+    assert task_of(network) is SEGMENTATION
     format = metadata.segmentation or SegmentationFormat()
     return SegmentationPostprocessing(classes, score_threshold, format, metadata.palette)
 
@@ -79,8 +74,11 @@ class Predictor:
 
     Parameters
     ----------
-    model : path or Network
-        An ONNX file of ``mmort export``, of MMDetection's own export tool or of MMDeploy; or another way to run one.
+    network : path, Network or Ray
+        What runs the detector: `mmort.predict.OnnxRuntime` or `mmort.predict.OpenVino`, a file in an engine with its
+        options, or anything else that is a `mmort.predict.Network`; `mmort.predict.Ray` spreads one over machines.
+        A path means ``OnnxRuntime(path)``: a file of ``mmort export``, of MMDetection's own export tool or of MMDeploy,
+        on the CPU.
     classes : sequence of str, optional
         The classes' names by label.  By default those in the file's metadata; without any, names are labels as text.
     texts : str, sequence of str or dict, optional
@@ -92,30 +90,18 @@ class Predictor:
     score_threshold : float, default 0.3
         Leave out detections with a lower score, as ``mmort predict`` does.  With 0 all detections of the file are
         returned, which metrics count.  What the file itself leaves out (``score_thr`` in the config) is lost.
-    providers : sequence, optional
-        ONNX Runtime's execution providers, by preference, such as ``["CUDAExecutionProvider"]``.  By default the CPU.
-    threads : int, optional
-        Threads for the operators.  By default one for each core.
-    io_binding : bool, default False
-        Run by ONNX Runtime's IO binding: on a GPU, inputs of the same shape use the same memory there.
-    parallel : int, default 1
-        Batches that `predict` runs at the same time; they share the threads.  Two keep the cores busier than one and
-        take twice the memory for activations.
-    engine : {"onnxruntime", "openvino", "openvino-bfloat16"}, default "onnxruntime"
-        What runs the file.  OpenVINO takes portable files (``mmort portable --portable=inlined``), and runs them on the
-        CPU in float32, or in bfloat16, which is several times as fast on processors that can; detections then differ.
 
     Raises
     ------
     ValueError
-        If the file is not a detector's, ONNX Runtime cannot load it, a provider is not available, or there is no
-        preprocessing in the file or the arguments; if texts are missing, not taken, empty or too long.
+        If the file is not a detector's, ONNX Runtime cannot load it, or there is no preprocessing in the file or the
+        arguments; if texts are missing, not taken, empty or too long.
     TypeError
         If an argument is of another type.
     OSError
         If there is no such file.
     ImportError
-        If the engine is not installed.
+        If ONNX Runtime is not installed.
 
     Warns
     -----
@@ -140,56 +126,38 @@ class Predictor:
 
     def __init__(
         self,
-        model: str | os.PathLike[str] | Network,
+        network: str | os.PathLike[str] | Network | Ray,
         *,
         classes: Sequence[str] | None = None,
         texts: Texts | None = None,
         preprocessing: Preprocessing | None = None,
         score_threshold: float = 0.3,
-        providers: Sequence[Any] | None = None,
-        threads: int | None = None,
-        io_binding: bool = False,
-        parallel: int = 1,
-        engine: Literal["onnxruntime", "openvino", "openvino-bfloat16"] = "onnxruntime",
     ) -> None:
-        if engine not in ("onnxruntime", "openvino", "openvino-bfloat16"):
-            raise ValueError(
-                f"Predictor: engine must be 'onnxruntime', 'openvino' or 'openvino-bfloat16', got {engine!r}"
-            )
-        if engine != "onnxruntime" and (providers is not None or io_binding):
-            raise ValueError(f"Predictor: providers and io_binding are for engine 'onnxruntime', got engine {engine!r}")
-        if not isinstance(model, (str, os.PathLike)):
-            if not callable(model):
-                raise TypeError(f"Predictor: model must be a path or a Network, got {type(model).__name__}")
-            if providers is not None or threads is not None or io_binding or parallel != 1 or engine != "onnxruntime":
-                raise ValueError(
-                    "Predictor: providers, threads, io_binding, parallel and engine are for a path; this model runs by "
-                    "itself"
-                )
-        elif engine == "onnxruntime":
-            model = OnnxNetwork(model, providers, threads, io_binding, parallel)
-        else:
-            precision: Literal["float32", "bfloat16"] = "float32" if engine == "openvino" else "bfloat16"
-            model = OpenVinoNetwork(model, threads, parallel, precision)
-        if isinstance(model, DetectorFile):
-            model = model if texts is None else model.with_texts(Prompt.of(texts))
-            model.require_texts()
-            classes = model.classes if classes is None else classes
-            preprocessing = preprocessing or model.preprocessing
+        self.cluster = network if isinstance(network, Ray) else None
+        if isinstance(network, Ray):
+            network = network.network
+        elif isinstance(network, (str, os.PathLike)):
+            network = OnnxRuntime(network)
+        elif not callable(network):
+            raise TypeError(f"Predictor: network must be a path, a Network or Ray, got {type(network).__name__}")
+        if isinstance(network, DetectorFile):
+            network = network if texts is None else network.with_texts(Prompt.of(texts))
+            network.require_texts()
+            classes = network.classes if classes is None else classes
+            preprocessing = preprocessing or network.preprocessing
         elif texts is not None:
-            raise ValueError("Predictor: texts are for a path; this model runs by itself")
+            raise ValueError(f"Predictor: texts are for a detector's file, got a {type(network).__name__}")
         if preprocessing is None:
             raise ValueError(
-                f"Predictor: {getattr(model, 'path', 'model')} has no preprocessing in its metadata; adopt the file: "
-                f"{ADVICE_WITH_CONFIG}; or pass it as the config's test pipeline has it: "
+                f"Predictor: {getattr(network, 'path', 'network')} has no preprocessing in its metadata; adopt the "
+                f"file: {ADVICE_WITH_CONFIG}; or pass it as the config's test pipeline has it: "
                 "preprocessing=Preprocessing(size=(1333, 800), mean=..., std=..., to_rgb=True, size_divisor=32), or "
                 "Preprocessing.from_config(config)"
             )
-        self.network: Network = model
-        self._parallel = model.parallel if isinstance(model, DetectorFile) else 1
+        self.network: Network = network
         self.preprocessing = preprocessing
         self._warned_of_padding = False
-        self._postprocessing = _postprocessing(model, tuple(classes or ()), score_threshold)
+        self._postprocessing = _postprocessing(network, tuple(classes or ()), score_threshold)
 
     def with_texts(self, texts: Texts) -> Predictor:
         """Return a predictor that looks for something else, and shares the detector and its memory with this one.
@@ -210,7 +178,7 @@ class Predictor:
         >>> find_dogs = predict.with_texts("dog")  # doctest: +SKIP
         """
         if not isinstance(self.network, DetectorFile):
-            raise ValueError("Predictor: texts are for a path; this model runs by itself")
+            raise ValueError(f"Predictor: texts are for a detector's file, got a {type(self.network).__name__}")
         predictor, prompt = copy.copy(self), Prompt.of(texts)
         predictor.network = self.network.with_texts(prompt)
         predictor._postprocessing = replace(self._postprocessing, classes=prompt.names)
@@ -219,13 +187,18 @@ class Predictor:
     @property
     def task(self) -> Task:
         """The row of the table of tasks that the file is of; that of detectors for a model without a file."""
-        return _task(self.network)
+        return task_of(self.network)
 
     @property
     def _segmentation(self) -> SegmentationFormat | None:
         """The format of a semantic segmentation's logits; None of other tasks."""
         postprocessing = self._postprocessing
         return postprocessing.format if isinstance(postprocessing, SegmentationPostprocessing) else None
+
+    @property
+    def parallel(self) -> int:
+        """Batches that `predict` runs at the same time."""
+        return self.network.parallel if isinstance(self.network, DetectorFile) else 1
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -310,7 +283,7 @@ class Predictor:
     ) -> Iterator[Result | Exception]:
         """Detect objects in many images; the next ones are read and preprocessed while the detector runs.
 
-        The detector runs in threads of its own, as many as the predictor's ``parallel``.
+        The detector runs in threads of its own, as many as its network's ``parallel``.
 
         Parameters
         ----------
@@ -344,6 +317,10 @@ class Predictor:
             images = list_images(images)
         if isinstance(images, Sized):
             batch_size = min(batch_size, max(1, len(images)))
+        if self.cluster is not None:
+            worker = copy.copy(self)
+            worker.cluster = None
+            return self.cluster.outcomes(worker, images, batch_size, return_exceptions=return_exceptions)
         return self._outcomes(iter(images), batch_size, return_exceptions)
 
     def run(self, images: Sequence[Prepared]) -> list[Result]:
@@ -471,7 +448,7 @@ class Predictor:
         with ExitStack() as stack:
 
             def pool(stage: str) -> ThreadPoolExecutor:
-                executor = ThreadPoolExecutor(self._parallel, f"mmort-{stage}")
+                executor = ThreadPoolExecutor(self.parallel, f"mmort-{stage}")
                 stack.callback(executor.shutdown, cancel_futures=True)  # also when the caller closes the iterator
                 return executor
 
@@ -482,7 +459,7 @@ class Predictor:
             def submit() -> Future[_Batch]:
                 return running.submit(self._batch, reader.request(batch_size))
 
-            following = deque(submit() for _ in range(self._parallel + 1))
+            following = deque(submit() for _ in range(self.parallel + 1))
             is_last, error = False, None
             while not is_last:
                 outcomes, is_last, error = following.popleft().result()

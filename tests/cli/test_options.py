@@ -32,12 +32,12 @@ class Command:
 
 MODEL = {"model": "path"}
 DATA = {"ann": "annotation_file", "img_dir": "image_dir"}
-ENGINE = {"engine", "threads", "parallel"}
+ENGINE = {"engine", "precision", "threads", "parallel"}
 COMMANDS = {
     "export": Command(
         (export, ExportOptions),
         {"output": "output_file"},
-        {"check", "force", "extensions", "dataset", "mean", "std"},
+        {"check", "force", "extensions", "dataset", "list", "mean", "std"},
         {"options", "progress"},
     ),
     "test": Command(

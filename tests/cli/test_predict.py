@@ -19,7 +19,16 @@ from mmort import Predictor
 from mmort.cli import engines
 from mmort.cli import predict as predict_command
 from mmort.demo import CONFIG, IMAGES, MODEL
-from mmort.predict import AnnotatedImages, Detections, PredictOptions, Record, Windows, list_images, read_image
+from mmort.predict import (
+    AnnotatedImages,
+    Detections,
+    OnnxRuntime,
+    PredictOptions,
+    Record,
+    Windows,
+    list_images,
+    read_image,
+)
 from tests.cli.running import misused, refused, run
 from tests.predict import tiny_detector
 
@@ -92,7 +101,7 @@ def test_writes_lines_and_pictures(folder):
     assert (code, out, err) == (0, wrote, "")
     lines = records(folder / "out/a/detections.jsonl")
     assert [line["image"] for line in lines] == [f"photos/{name}" for name in NAMES]
-    expected = list(Predictor(MODEL, score_threshold=0.3, threads=1).predict(IMAGES, 3))
+    expected = list(Predictor(OnnxRuntime(MODEL, threads=1), score_threshold=0.3).predict(IMAGES, 3))
     assert [
         {"image": line["image"], **detections.to_dict()} for line, detections in zip(lines, expected, strict=True)
     ] == lines
@@ -496,7 +505,7 @@ def test_two_batches_run_at_a_time_by_default(options, parallel):
     parser = argparse.ArgumentParser()
     predict_command.add_arguments(parser)
     arguments = parser.parse_args([str(MODEL), "photos", *options])
-    assert engines.load(arguments, arguments.provider).parallel == parallel
+    assert engines.load(arguments, arguments.providers).parallel == parallel
 
 
 def test_missing_libraries_are_named(tiny, monkeypatch):

@@ -19,8 +19,6 @@ from mmort.detect import build
 from mmort.detect.network import load_network
 from mmort.detections.drawing import MARGIN
 from mmort.predict import Predictor, read_image
-from mmort.predict.engines import onnxruntime as network
-from mmort.predict.engines import ray as ray_engine
 from tests.cli import voc
 from tests.cli.running import misused, refused, run
 from tests.detect import text_cases
@@ -44,35 +42,6 @@ def printed(*arguments):
 def figures(text):
     """Return the figures at the end of an output."""
     return {name: float(value) for name, value in re.findall(r"^(\S+): (-?\d\.\d{4})$", text, re.M)}
-
-
-class Remembering(network.OnnxNetwork):
-    """A file that runs each batch once: most tests give it the same pictures, and differ in the rest of the command."""
-
-    def __init__(self, *arguments):
-        super().__init__(*arguments)
-        self.outputs = {}
-
-    def __call__(self, input, img_shape):
-        batch = input.shape, input.tobytes(), img_shape.tobytes()
-        if batch not in self.outputs:
-            self.outputs[batch] = super().__call__(input, img_shape)
-        return self.outputs[batch]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def opened_once():
-    """Open a file once for the same arguments."""
-    opened = {}
-
-    def open_once(*arguments):
-        if str(arguments) not in opened:
-            opened[str(arguments)] = Remembering(*arguments)
-        return opened[str(arguments)]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(network, "OnnxNetwork", open_once)
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -510,19 +479,15 @@ def test_threads(boxes):
 
 
 def test_engine(boxes, monkeypatch):
-    calls = []
-
-    def predict_on_ray(predictor, images, batch_size, *, threads):
-        calls.append((batch_size, threads))
-        return predictor.predict(images, batch_size)
-
-    command = *COMMAND, "--eval", "bbox", "--engine", "ray"
-    with monkeypatch.context() as patch:
-        patch.setattr(ray_engine, "predict_on_ray", predict_on_ray)
-        assert figures(printed(*command)) == boxes
-    assert calls == [(1, 1)]
+    """Ray itself is installed for tests/integrations only."""
+    assert figures(printed(*COMMAND, "--eval", "bbox", "--engine", "onnxruntime")) == boxes
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert "the engine ray needs Ray: pip install 'mmort[ray]'" in refused(*command)
+    assert "engine ray needs Ray: pip install 'mmort[ray]'" in refused(*COMMAND, "--eval", "bbox", "--engine", "ray")
+
+
+def test_precision():
+    message = misused(*COMMAND, "--eval", "bbox", "--precision", "bfloat16")
+    assert "precision is for --engine openvino, got bfloat16 for --engine onnxruntime" in message
 
 
 def test_voc(tmp_path):

@@ -26,7 +26,7 @@ from mmort.evaluate.parity import parity as parity_of_networks
 from mmort.evaluate.parity.comparison import SCORE_BINS
 from mmort.evaluate.parity.histogram import histogram
 from mmort.evaluate.parity.image_pairs import MAX_ROWS, image_pair
-from mmort.predict import BoxMasks, ImageMasks, OnnxNetwork
+from mmort.predict import BoxMasks, ImageMasks, OnnxRuntime
 from tests import old_export
 
 BOXES = np.array([[10, 10, 30, 40], [50, 5, 70, 45], [20, 60, 60, 90]], np.float32)
@@ -308,7 +308,7 @@ def digits():
 
 
 def test_networks_are_compared_by_the_metrics_of_what_they_find(tmp_path):
-    networks = {"file": OnnxNetwork(demo.MODEL), "other": OnnxNetwork(demo.MODEL)}
+    networks = {"file": OnnxRuntime(demo.MODEL), "other": OnnxRuntime(demo.MODEL)}
     options = ParityOptions(report=tmp_path / "x.html", facts={"Files": "two"}, batch_size=2)
     result = parity_of_networks(networks, digits(), options=options)
     assert result.ok
@@ -329,7 +329,7 @@ def test_arguments_are_checked_before_an_iterator_goes_on():
     """Such as one that exports a file."""
 
     def networks():
-        yield "file", OnnxNetwork(demo.MODEL)
+        yield "file", OnnxRuntime(demo.MODEL)
         pytest.fail("the second network was taken")
 
     with pytest.raises(ValueError, match="metric 'mAP' is not one of this data set"):
@@ -340,7 +340,7 @@ def test_arguments_are_checked_before_an_iterator_goes_on():
 
 def test_other_classes_are_told():
     """Without the warning, a report of missing detections would not show their cause."""
-    networks = {"file": OnnxNetwork(demo.MODEL), "other": OnnxNetwork(demo.MODEL)}
+    networks = {"file": OnnxRuntime(demo.MODEL), "other": OnnxRuntime(demo.MODEL)}
     networks["other"].classes = *networks["other"].classes[:9], "ten"
     with pytest.warns(UserWarning, match="other has other classes than file, .*: label 9 is 'ten' rather than 'nine'$"):
         parity_of_networks(networks, digits())
@@ -352,7 +352,7 @@ def test_other_classes_are_told():
 def test_with_a_config_all_networks_are_fed_like_the_reference():
     """A file without metadata takes part."""
     config = read_config(demo.CONFIG, {"data.test.samples_per_gpu": 4})
-    networks = {"file": OnnxNetwork(demo.MODEL), "bare": OnnxNetwork(old_export.MODEL)}
+    networks = {"file": OnnxRuntime(demo.MODEL), "bare": OnnxRuntime(old_export.MODEL)}
     with pytest.raises(ValueError, match="has no preprocessing in its metadata"):
         parity_of_networks(networks, digits())
     result = parity_of_networks(networks, digits(), config, ParityOptions(metrics=["bbox"]))

@@ -13,13 +13,13 @@ from mmort.configs import read_config
 from mmort.detections.drawing import draw_beside
 from mmort.evaluate import TestOptions as Options
 from mmort.evaluate.parity import compare_models
-from mmort.predict import OnnxNetwork, Predictor, read_image
+from mmort.predict import OnnxRuntime, Predictor, read_image
 from tests.predict import tiny_detector
 
 
 @pytest.fixture(scope="module")
 def network():
-    return OnnxNetwork(demo.MODEL, threads=1)
+    return OnnxRuntime(demo.MODEL, threads=1)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_the_pipeline_of_the_config_is_used(network, digits):
 
 def test_how_boxes_end_is_the_file_s(digits):
     """No test pipeline says it: with a config the same boxes come out."""
-    inclusive = OnnxNetwork(demo.MODEL, threads=1)
+    inclusive = OnnxRuntime(demo.MODEL, threads=1)
     inclusive.preprocessing = replace(inclusive.preprocessing, inclusive_boxes=True)
     options = Options(metrics=["bbox"])
     of_file, of_config = (
@@ -91,31 +91,36 @@ def test_an_image_that_cannot_be_drawn_counts(network, digits, tmp_path, monkeyp
     assert result.metrics.figures["bbox_mAP_50"] > 0.9
 
 
-def test_another_function_may_run_the_predictor(network, digits):
-    calls = []
+class Counting(OnnxRuntime):
+    """The shipped detector, with the number of images in each of its batches."""
 
-    def predict(predictor, paths, batch_size):
-        calls.append(batch_size)
-        return predictor.predict(paths, batch_size)
+    def __init__(self):
+        super().__init__(demo.MODEL, threads=1)
+        self.batches = []
 
-    mmort.evaluate.test(network, digits, options=Options(batch_size=3), predict=predict)
-    assert calls == [3]
+    def __call__(self, input, img_shape, ori_shape=None):
+        self.batches.append(len(input))
+        return super().__call__(input, img_shape, ori_shape)
 
 
-def test_errors_come_before_the_detector_runs(network, digits, tmp_path):
-    def predict(*arguments, **options):
-        raise AssertionError("the detector runs")
+def test_batch_size(digits):
+    network = Counting()
+    mmort.evaluate.test(network, digits, options=Options(batch_size=3))
+    assert network.batches == [3, 1]
 
+
+def test_errors_come_before_the_detector_runs(digits, tmp_path):
+    network = Counting()
     for options, message in (
         (Options(metric_options={"submission_dir": "x"}), "submission_dir is for one data set in DOTA's format"),
         (Options(metrics=["PQ"]), "metric 'PQ' is not one of this data set"),
         (Options(classes=["cat"]), "the detector has no class cat"),
     ):
         with pytest.raises(ValueError, match=message):
-            mmort.evaluate.test(network, digits, options=options, predict=predict)
+            mmort.evaluate.test(network, digits, options=options)
     model = tiny_detector.write(tmp_path / "model.onnx", metadata={})
     with pytest.raises(ValueError, match=r"model\.onnx has no preprocessing in its metadata"):
-        mmort.evaluate.test(model, digits, predict=predict)
+        mmort.evaluate.test(model, digits)
     for wrong, message in (
         ({"output": "results.json"}, r"output must end in \.pkl"),
         ({"metrics_json": "figures.json"}, "metrics_json needs metrics"),
@@ -124,6 +129,7 @@ def test_errors_come_before_the_detector_runs(network, digits, tmp_path):
             Options(**wrong)
     with pytest.raises(FileNotFoundError, match="output directory does not exist"):
         Options(output=tmp_path / "nowhere" / "results.pkl")
+    assert network.batches == []
 
 
 def test_files_are_replaced_with_force_only(network, digits, tmp_path):
@@ -134,7 +140,7 @@ def test_files_are_replaced_with_force_only(network, digits, tmp_path):
             Options(**files)
     rows = {"metric_options": {"jsonfile_prefix": tmp_path / "a"}}
     with pytest.raises(FileExistsError, match=r"^output file exists: .*a\.segm\.json; force=True replaces it$"):
-        mmort.evaluate.test(network, digits, options=Options(**rows), predict=None)
+        mmort.evaluate.test(network, digits, options=Options(**rows))
     mmort.evaluate.test(network, digits, options=Options(**rows, output=tmp_path / "a.pkl", force=True))
     assert json.loads((tmp_path / "a.segm.json").read_text())
     assert (tmp_path / "a.json").read_text() == "mine"

@@ -18,7 +18,7 @@ import mmort
 import mmort.onnx
 import mmort.onnx.quantize.pipeline  # and with it onnx_ir, whose import takes longer than a case may
 from mmort.onnx import describe, triton
-from mmort.predict.engines.onnxruntime import OnnxNetwork
+from mmort.predict.engines.onnxruntime import OnnxRuntime
 from tests.fuzz.children import Fuzzer, main
 
 F = onnx.TensorProto.FLOAT
@@ -171,7 +171,7 @@ def run(case: tuple[Path, int]) -> None:
         elif kind == 6:
             mmort.onnx.verify(path, path, [INPUTS])
         elif kind == 7:
-            OnnxNetwork(str(path))
+            OnnxRuntime(str(path))
         else:
             triton.write_triton_repository(path, path.with_name("repository"))
     finally:

@@ -2,7 +2,7 @@
 
 import json
 import os
-import pathlib
+import pickle
 import shutil
 import signal
 import socket
@@ -18,8 +18,9 @@ from ray.cluster_utils import Cluster
 
 from mmort import Predictor
 from mmort.demo import ANNOTATIONS, IMAGES, MODEL
-from mmort.predict.engines import ray as ray_engine
-from mmort.predict.engines.ray import predict_on_ray
+from mmort.onnx import make_portable
+from mmort.predict import OnnxRuntime, OpenVino, PredictOptions, Ray, Windows, predict
+from mmort.predict.engines.ray import MAX_RETRIES
 
 pytestmark = [  # of Ray itself
     pytest.mark.filterwarnings("default::DeprecationWarning:ray"),
@@ -62,9 +63,10 @@ def assert_same(outcomes, expected):
 
 @pytest.mark.parametrize("batch_size", [1, 4])
 def test_equals_this_process(cluster, photos, batch_size):
-    predictor = Predictor(MODEL, threads=1, score_threshold=0)
-    expected = list(predictor.predict(photos, batch_size, return_exceptions=True))
-    detections = list(predict_on_ray(predictor, photos, batch_size, return_exceptions=True))
+    network = OnnxRuntime(MODEL, threads=1)
+    expected = list(Predictor(network, score_threshold=0).predict(photos, batch_size, return_exceptions=True))
+    predictor = Predictor(Ray(network), score_threshold=0)
+    detections = list(predictor.predict(photos, batch_size, return_exceptions=True))
     assert [index for index, outcome in enumerate(detections) if isinstance(outcome, ValueError)] == [7]
     assert_same(detections, expected)
 
@@ -73,39 +75,35 @@ def test_a_broken_picture_is_raised(cluster, photos):
     """And Ray Data's settings are the caller's again."""
     context = ray.data.DataContext.get_current()
     before = context.execution_options.preserve_order, context.enable_progress_bars
-    outcomes = predict_on_ray(Predictor(MODEL, threads=1, score_threshold=0), photos)
+    outcomes = Predictor(Ray(MODEL), score_threshold=0).predict(photos)
     assert len([next(outcomes) for _ in range(7)]) == 7
     with pytest.raises(ValueError, match=r"007\.png: not an image"):
         next(outcomes)
     assert (context.execution_options.preserve_order, context.enable_progress_bars) == before == (False, True)
 
 
-class Dying(Predictor):
-    """A predictor whose worker is killed at the third picture, as often as the file `kills` says."""
+class Dying(OnnxRuntime):
+    """A detector whose worker is killed at the black square, as often as the file `kills` says."""
 
-    kills: pathlib.Path
+    def __init__(self, kills):
+        super().__init__(MODEL, threads=1)
+        self.kills = kills
 
     def __reduce__(self):
-        return revive, (self.kills,)
+        return Dying, (self.kills,)
 
-    def run(self, images):
-        if images[0].ori_shape == (3, 3):
+    def __call__(self, input, img_shape, ori_shape=None):
+        if (img_shape[:, 0] == img_shape[:, 1]).any():
             left = int(self.kills.read_text())
             if left:
                 self.kills.write_text(str(left - 1))
                 os.kill(os.getpid(), signal.SIGKILL)
-        return super().run(images)
-
-
-def revive(kills):
-    predictor = Dying(MODEL, threads=1, score_threshold=0)
-    predictor.kills = kills
-    return predictor
+        return super().__call__(input, img_shape, ori_shape)
 
 
 @pytest.fixture
 def deadly(photos):
-    """The same pictures; number 40 is the one at which `Dying` dies."""
+    """The same pictures; number 40 is the square at which `Dying` dies."""
     import cv2
 
     cv2.imwrite(str(photos[40]), np.zeros((3, 3, 3), np.uint8))
@@ -115,28 +113,52 @@ def deadly(photos):
 def test_a_killed_worker_loses_nothing(cluster, deadly, tmp_path):
     kills = tmp_path / "kills"
     kills.write_text("1")
-    result = list(predict_on_ray(revive(kills), deadly, return_exceptions=True))
+    result = list(Predictor(Ray(Dying(kills)), score_threshold=0).predict(deadly, return_exceptions=True))
     assert kills.read_text() == "0"
-    assert_same(result, list(Predictor(MODEL, threads=1, score_threshold=0).predict(deadly, return_exceptions=True)))
+    expected = Predictor(OnnxRuntime(MODEL, threads=1), score_threshold=0).predict(deadly, return_exceptions=True)
+    assert_same(result, list(expected))
 
 
 def test_pictures_that_kill_every_worker_end_the_run(cluster, deadly, tmp_path):
     kills = tmp_path / "kills"
     kills.write_text("100")
     with pytest.raises(OSError, match=r"^ray: .+$"):  # one line
-        list(predict_on_ray(revive(kills), deadly, return_exceptions=True))
-    assert int(kills.read_text()) == 100 - (ray_engine.MAX_RETRIES + 1)
+        list(Predictor(Ray(Dying(kills)), score_threshold=0).predict(deadly, return_exceptions=True))
+    assert int(kills.read_text()) == 100 - (MAX_RETRIES + 1)
 
 
-@pytest.mark.parametrize(("arguments", "message"), [({"batch_size": 0}, "batch_size"), ({"threads": 0}, "threads")])
-def test_refuses(arguments, message):
-    with pytest.raises(ValueError, match=f"predict: {message} must be positive, got 0"):
-        predict_on_ray(Predictor(MODEL, score_threshold=0), [], **arguments)
+def test_refuses():
+    with pytest.raises(ValueError, match="Ray: the network must have threads, the cores that each worker occupies"):
+        Ray(OnnxRuntime(MODEL))
+    predictor = Predictor(Ray(MODEL), score_threshold=0)
+    with pytest.raises(ValueError, match="predict: batch_size must be positive, got 0"):
+        predictor.predict([], 0)
+    with pytest.raises(TypeError, match=r"on Ray, images must be paths of files, got ndarray"):
+        predictor.predict([np.zeros((8, 8, 3), np.uint8)])
+    with pytest.raises(ValueError, match="windows run in this process only, got a predictor on Ray"):
+        predict(predictor, IMAGES, PredictOptions(windows=Windows(64, 8)))
 
 
 def test_refuses_more_threads_than_a_node_has(cluster, photos):
     with pytest.raises(ValueError, match=r"threads must be at most 1, .* got 2"):
-        list(predict_on_ray(Predictor(MODEL, score_threshold=0), photos, threads=2))
+        list(Predictor(Ray(OnnxRuntime(MODEL, threads=2)), score_threshold=0).predict(photos))
+
+
+def test_single_pictures_run_in_this_process():
+    """No cluster is started."""
+    predictor = pickle.loads(pickle.dumps(Predictor(Ray(MODEL), score_threshold=0)))
+    expected = Predictor(OnnxRuntime(MODEL, threads=1), score_threshold=0)(IMAGES[0])
+    was_connected = ray.is_initialized()
+    assert predictor(IMAGES[0]).to_json() == expected.to_json()
+    assert ray.is_initialized() == was_connected
+
+
+def test_other_engines_run_on_ray(cluster, tmp_path):
+    standard = tmp_path / "standard.onnx"
+    make_portable(MODEL, standard, "inlined")
+    network = OpenVino(standard, threads=1)
+    expected = list(Predictor(network, score_threshold=0).predict(IMAGES))
+    assert_same(list(Predictor(Ray(network), score_threshold=0).predict(IMAGES)), expected)
 
 
 def mmort(*arguments, cluster):
@@ -164,20 +186,20 @@ def test_a_cluster_that_does_not_answer(form):
 
 def test_mmort_predict(cluster, photos, tmp_path):
     lines = {}
-    for engine in ("local", "ray"):
+    for engine in ("onnxruntime", "ray"):
         arguments = "predict", MODEL, photos[0].parent, "--engine", engine, "--threads", 1, "--batch-size", 4
         result = mmort(*arguments, "--out-dir", tmp_path / engine, cluster=cluster)
         assert result.returncode == 1
         assert "007.png: not an image" in result.stderr
         assert "1 of 150 images could not be processed" in result.stderr
         lines[engine] = (tmp_path / engine / "detections.jsonl").read_text()
-    assert lines["ray"] == lines["local"]
+    assert lines["ray"] == lines["onnxruntime"]
     assert len(lines["ray"].splitlines()) == 149
 
 
 def test_mmort_test(cluster, tmp_path):
     figures = []
-    for engine in ("local", "ray"):
+    for engine in ("onnxruntime", "ray"):
         file = tmp_path / f"{engine}.json"
         data = "--ann", ANNOTATIONS, "--img-dir", IMAGES[0].parent, "--eval", "bbox", "segm"
         arguments = "test", MODEL, *data, "--engine", engine, "--threads", 1, "--metrics-json", file

@@ -13,7 +13,7 @@ import mmort.onnx
 import mmort.ort
 from mmort.demo import IMAGES, MODEL
 from mmort.onnx.triton import write_triton_repository
-from mmort.predict import OnnxNetwork
+from mmort.predict import OnnxRuntime
 from tests.cli.running import refused, run
 
 BATCHED = {
@@ -47,7 +47,7 @@ def test_repository_of_a_file_that_needs_the_library(tmp_path):
         "input": "tensor(float)",
         "img_shape": "tensor(int64)",
     }
-    original = OnnxNetwork(MODEL)
+    original = OnnxRuntime(MODEL)
     input, img_shape = original.preprocessing.batch([original.preprocessing(IMAGES[0])])
     outputs = session.run(["dets", "labels", "masks"], {"input": input, "img_shape": img_shape})
     for output, expected in zip(outputs, original(input, img_shape), strict=True):

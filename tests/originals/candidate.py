@@ -15,7 +15,7 @@ from mmort import Predictor
 from mmort.configs import read_config
 from mmort.configs.captions import Texts
 from mmort.detect.network import TorchNetwork, load_network
-from mmort.predict import Detections
+from mmort.predict import Detections, OnnxRuntime
 from tests.originals.results import BatchResult, ImageResult
 
 
@@ -38,7 +38,7 @@ class Candidate:
         self, config: dict[str, Any] | str, checkpoint: str, file: str | None = None, texts: Texts | None = None
     ) -> None:
         if file is not None:
-            self.predictor = Predictor(file, threads=1, score_threshold=0)
+            self.predictor = Predictor(OnnxRuntime(file, threads=1), score_threshold=0)
             return
         config = read_config(config) if isinstance(config, str) else copy.deepcopy(config)
         network = load_network(config, checkpoint, texts=texts)

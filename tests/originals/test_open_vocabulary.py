@@ -9,6 +9,7 @@ import torch
 
 from mmort import Predictor
 from mmort.detect.export import ExportOptions, export
+from mmort.predict import OnnxRuntime
 from tests.originals.candidate import Candidate, _image_result
 from tests.originals.cases import CASES
 from tests.originals.cases.texts import CLASSES
@@ -46,7 +47,7 @@ def test_equal(name, chunked_size, tmp_path):
     settings.write_text(json.dumps(case.config()))
     options = ExportOptions(input_img=image_files()[0], dynamic_export=True, open_vocabulary=True)
     export(settings, checkpoint, file, options, progress=lambda line: None)
-    predictor, pipeline = Predictor(file, texts="dog", threads=1, score_threshold=0), original.pipeline
+    predictor, pipeline = Predictor(OnnxRuntime(file, threads=1), texts="dog", score_threshold=0), original.pipeline
     for kind, (texts, of_samples) in PROMPTS.items():
         if kind == "caption" and chunked_size > 0:
             continue  # MMDetection takes its characters for names

@@ -10,7 +10,7 @@ import pytest
 
 from mmort import Predictor
 from mmort.demo import IMAGES, MODEL
-from mmort.predict import FixedSizeWarning, MaskFormat, OnnxNetwork, OpenVinoNetwork, Preprocessing
+from mmort.predict import FixedSizeWarning, MaskFormat, OnnxRuntime, OpenVino, Preprocessing, Ray
 from mmort.predict.engines import io_binding
 from tests.predict import tiny_detector
 from tests.predict.tiny_detector import METADATA, PREPROCESSING
@@ -20,7 +20,7 @@ IMAGE = np.zeros((16, 30, 3), np.uint8)
 
 def test_metadata(tmp_path):
     metadata = METADATA | {"masks": json.dumps({"area": "image", "threshold": 0.25})}
-    network = OnnxNetwork(tiny_detector.write(tmp_path / "x.onnx", metadata=metadata))
+    network = OnnxRuntime(tiny_detector.write(tmp_path / "x.onnx", metadata=metadata))
     assert network.classes == ("a", "b")
     assert network.preprocessing == PREPROCESSING
     assert network.mask_format == MaskFormat("image", 0.25)
@@ -35,20 +35,20 @@ def test_metadata(tmp_path):
 
 
 def test_mask_format_of_files_without_one(tmp_path):
-    assert OnnxNetwork(tiny_detector.write(tmp_path / "x.onnx")).mask_format is None
+    assert OnnxRuntime(tiny_detector.write(tmp_path / "x.onnx")).mask_format is None
     metadata = METADATA | {"mmort_version": "0.1.0"}
-    assert OnnxNetwork(tiny_detector.write(tmp_path / "x.onnx", metadata=metadata)).mask_format == MaskFormat()
+    assert OnnxRuntime(tiny_detector.write(tmp_path / "x.onnx", metadata=metadata)).mask_format == MaskFormat()
 
 
 def test_metadata_that_cannot_be_read(tmp_path):
     for metadata in ({"classes": "a, b"}, {"preprocessing": '{"size": "x"}'}, {"masks": '{"area": "x"}'}):
         with pytest.raises(ValueError, match=r"x\.onnx: metadata that mmort cannot read"):
-            OnnxNetwork(tiny_detector.write(tmp_path / "x.onnx", metadata=metadata))
+            OnnxRuntime(tiny_detector.write(tmp_path / "x.onnx", metadata=metadata))
 
 
 @pytest.mark.parametrize("img_shape", ["input", "initializer"])
 def test_img_shape_is_passed(tmp_path, img_shape):
-    network = OnnxNetwork(tiny_detector.write(tmp_path / "x.onnx", img_shape=img_shape))
+    network = OnnxRuntime(tiny_detector.write(tmp_path / "x.onnx", img_shape=img_shape))
     _, labels = network(np.zeros((2, 3, 4, 8), np.float32), np.array([[3, 7], [4, 8]]))
     assert labels.tolist() == [[7], [8]]
 
@@ -57,7 +57,7 @@ def test_img_shape_is_passed(tmp_path, img_shape):
 def test_io_binding_changes_nothing(monkeypatch, devices):
     """Neither with the arrays' own memory, as on the CPU, nor with buffers, as on a GPU, which are used again."""
     monkeypatch.setattr(io_binding, "_DEVICES", devices)
-    plain, bound = OnnxNetwork(MODEL, threads=1), OnnxNetwork(MODEL, threads=1, io_binding=True)
+    plain, bound = OnnxRuntime(MODEL, threads=1), OnnxRuntime(MODEL, threads=1, io_binding=True)
     pictures = [plain.preprocessing(path) for path in IMAGES]
     first, several = plain.preprocessing.batch(pictures[:1]), plain.preprocessing.batch(pictures[1:])
     addresses = []
@@ -78,7 +78,7 @@ def test_io_binding_changes_nothing(monkeypatch, devices):
 def test_io_binding_of_any_form_of_img_shape(tmp_path):
     for form in ("input", "initializer", None):
         path = tiny_detector.write(tmp_path / "x.onnx", img_shape=form)
-        network = pickle.loads(pickle.dumps(OnnxNetwork(path, io_binding=True)))
+        network = pickle.loads(pickle.dumps(OnnxRuntime(path, io_binding=True)))
         assert network._bound is not None
         _, labels = network(np.zeros((2, 3, 4, 8), np.float32), np.array([[3, 7], [4, 8]]))
         assert labels.tolist() == ([[7], [8]] if form else [[1], [1]])
@@ -102,7 +102,7 @@ def test_fixed_sizes_out_of_proportion(tmp_path, shape):
 
 
 def test_pickled(tmp_path):
-    network = OnnxNetwork(tiny_detector.write(tmp_path / "x.onnx"), ["CPUExecutionProvider"], threads=1)
+    network = OnnxRuntime(tiny_detector.write(tmp_path / "x.onnx"), providers=["CPUExecutionProvider"], threads=1)
     again = pickle.loads(pickle.dumps(network))
     assert again.session.get_providers() == ["CPUExecutionProvider"]
     assert again.session.get_session_options().intra_op_num_threads == 1
@@ -110,7 +110,7 @@ def test_pickled(tmp_path):
 
 @pytest.mark.parametrize(("threads", "parallel", "rest"), [(4, 1, 4), (4, 2, 3), (2, 2, 1), (1, 2, 1), (None, 1, 0)])
 def test_parallel_callers_are_among_the_threads(tmp_path, threads, parallel, rest):
-    network = OnnxNetwork(tiny_detector.write(tmp_path / "x.onnx"), threads=threads, parallel=parallel)
+    network = OnnxRuntime(tiny_detector.write(tmp_path / "x.onnx"), threads=threads, parallel=parallel)
     network = pickle.loads(pickle.dumps(network))
     assert network.parallel == parallel
     assert network.session.get_session_options().intra_op_num_threads == rest
@@ -119,15 +119,15 @@ def test_parallel_callers_are_among_the_threads(tmp_path, threads, parallel, res
 def test_wrong_settings(tmp_path):
     path = tiny_detector.write(tmp_path / "x.onnx")
     with pytest.raises(ValueError, match="parallel must be positive, got 0"):
-        OnnxNetwork(path, parallel=0)
+        OnnxRuntime(path, parallel=0)
     with pytest.raises(ValueError, match="io_binding runs one batch at a time, parallel must be 1, got 2"):
-        OnnxNetwork(path, io_binding=True, parallel=2)
+        OnnxRuntime(path, io_binding=True, parallel=2)
     with pytest.raises(ValueError, match="threads must be at most 1024, got 2147483648"):
-        OnnxNetwork(path, threads=2**31)
+        OnnxRuntime(path, threads=2**31)
     with pytest.raises(TypeError, match=r"threads must be an integer, got 1\.5"):
-        OnnxNetwork(path, threads=1.5)
+        OnnxRuntime(path, threads=1.5)
     with pytest.raises(TypeError, match=r"providers must be a sequence, such as \['CPUExecutionProvider'\], got 'CPUE"):
-        OnnxNetwork(path, providers="CPUExecutionProvider")
+        OnnxRuntime(path, providers="CPUExecutionProvider")
 
 
 @pytest.mark.parametrize(
@@ -144,40 +144,39 @@ def test_wrong_settings(tmp_path):
 )
 def test_other_models(tmp_path, arguments, message):
     with pytest.raises(ValueError, match=message):
-        OnnxNetwork(tiny_detector.write(tmp_path / "x.onnx", **arguments))
+        OnnxRuntime(tiny_detector.write(tmp_path / "x.onnx", **arguments))
 
 
 def test_openvino_needs_a_standard_file(monkeypatch, tmp_path):
     """OpenVINO itself is installed for tests/integrations only."""
     with pytest.raises(ValueError, match=r"has operators of mmcv, mmort; make one: mmort portable .*=inlined"):
-        Predictor(MODEL, engine="openvino", score_threshold=0)
+        OpenVino(MODEL)
     with pytest.raises(FileNotFoundError, match=r"model file does not exist: none\.onnx"):
-        OpenVinoNetwork("none.onnx")
+        OpenVino("none.onnx")
     path = tiny_detector.write(tmp_path / "x.onnx")
     monkeypatch.setitem(sys.modules, "openvino", None)
     with pytest.raises(ImportError, match=r"engine openvino needs openvino: pip install 'mmort\[openvino\]'"):
-        OpenVinoNetwork(path)
+        OpenVino(path)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"engine": "tensorrt"}, "engine must be 'onnxruntime', 'openvino' or 'openvino-bfloat16', got 'tensorrt'"),
-        ({"engine": "openvino", "providers": ["X"]}, "providers and io_binding are for engine 'onnxruntime'"),
-        ({"model": max, "engine": "openvino"}, "parallel and engine are for a path"),
-    ],
-)
-def test_wrong_engines(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        Predictor(**{"model": MODEL} | arguments)
+def test_texts_are_for_files():
+    with pytest.raises(ValueError, match="texts are for a detector's file, got a builtin_function_or_method"):
+        Predictor(max, texts="cat")
+
+
+def test_ray_is_named(monkeypatch):
+    """Ray itself is installed for tests/integrations only."""
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ImportError, match=r"engine ray needs Ray: pip install 'mmort\[ray\]'"):
+        Ray(MODEL)
 
 
 def test_files_that_cannot_be_loaded(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"model file does not exist: none\.onnx"):
-        OnnxNetwork("none.onnx")
+        OnnxRuntime("none.onnx")
     for content, message in ((b"?", "it is not an ONNX model: "), (b"", "ONNX Runtime cannot load this file")):
         (tmp_path / "x.onnx").write_bytes(content)
         with pytest.raises(ValueError, match=rf"x\.onnx: {message}"):
-            OnnxNetwork(tmp_path / "x.onnx")
+            OnnxRuntime(tmp_path / "x.onnx")
     with pytest.raises(ValueError, match="provider NoProvider is not available in this ONNX Runtime, which has: "):
-        OnnxNetwork(tiny_detector.write(tmp_path / "y.onnx"), ["NoProvider", ("CPUExecutionProvider", {})])
+        OnnxRuntime(tiny_detector.write(tmp_path / "y.onnx"), providers=["NoProvider", ("CPUExecutionProvider", {})])

@@ -11,7 +11,7 @@ import pytest
 
 from mmort import Predictor
 from mmort.cli import main
-from mmort.predict import OnnxNetwork, write_image
+from mmort.predict import OnnxRuntime, write_image
 from tests.predict import tiny_detector
 from tests.predict.tiny_open_vocabulary import VOCABULARY, save_detector, save_encoder
 
@@ -88,7 +88,7 @@ def test_what_words_do_not_reach_runs_once(chunked):
 def test_chunks_of_a_whole_file(file, chunked, settings, monkeypatch):
     if not settings:
         monkeypatch.setitem(sys.modules, "onnx", None)
-    whole = Predictor(file, texts=CHUNKED, score_threshold=0, **settings)
+    whole = Predictor(OnnxRuntime(file, **settings), texts=CHUNKED, score_threshold=0)
     boxes = points(whole)
     assert (boxes != boxes[:, :1, :1]).any()
     expected, actual = chunked(IMAGE), whole(IMAGE)
@@ -137,7 +137,7 @@ def test_without_texts(file):
     with pytest.raises(ValueError, match=r"detector\.onnx: texts must be set, .*: --texts 'cat \. traffic light', or"):
         Predictor(file, score_threshold=0)
     with pytest.raises(ValueError, match="texts must be set"):
-        OnnxNetwork(file)(np.zeros((1, 3, 32, 32), np.float32), np.array([[32, 32]]))
+        OnnxRuntime(file)(np.zeros((1, 3, 32, 32), np.float32), np.array([[32, 32]]))
 
 
 def test_files_that_do_not_belong_together(file):

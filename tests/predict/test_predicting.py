@@ -43,9 +43,10 @@ def test_a_second_run_has_nothing_to_do(tiny, photos, tmp_path):
 
 
 def test_an_error_at_the_start_leaves_no_record(tiny, photos, tmp_path):
-    def detect(predictor, images, batch_size, *, return_exceptions):
-        yield tiny(images[0])
-        raise OSError("no cluster")
+    class Unreachable(Predictor):
+        def predict(self, images, batch_size, *, return_exceptions):
+            yield self(images[0])
+            raise OSError("no cluster")
 
     (tmp_path / "kept").mkdir()
     for folder in (tmp_path / "new" / "out", tmp_path / "kept"):
@@ -57,7 +58,7 @@ def test_an_error_at_the_start_leaves_no_record(tiny, photos, tmp_path):
         predict(tiny, tmp_path / "clip.mp4", PredictOptions(show_dir=tmp_path / "shown"))
     assert not (tmp_path / "shown").exists()
     with pytest.raises(OSError, match="no cluster"):  # what is done stays
-        predict(tiny, photos, PredictOptions(output=tmp_path / "new"), run=detect)
+        predict(Unreachable(tiny.network), photos, PredictOptions(output=tmp_path / "new"))
     assert len((tmp_path / "new" / "detections.jsonl").read_text().splitlines()) == 1
     assert (tmp_path / "new" / "run.json").exists()
 

@@ -19,7 +19,7 @@ from mmort.predict import (
     FixedSizeWarning,
     LeftOutWarning,
     MaskFormat,
-    OnnxNetwork,
+    OnnxRuntime,
     Preprocessing,
     list_images,
     paste_masks,
@@ -99,7 +99,7 @@ def test_batches_keep_the_order(batch_size):
 
 @pytest.mark.parametrize("model", [b"model.onnx", None])
 def test_models_of_another_type(model):
-    with pytest.raises(TypeError, match=f"^Predictor: model must be a path or a Network, got {type(model).__name__}$"):
+    with pytest.raises(TypeError, match=f"network must be a path, a Network or Ray, got {type(model).__name__}$"):
         Predictor(model, preprocessing=PREPROCESSING, score_threshold=0)
 
 
@@ -484,7 +484,7 @@ def test_the_network_runs_while_the_detections_are_used():
     detections.close()
 
 
-class Paired(OnnxNetwork):
+class Paired(OnnxRuntime):
     """The shipped detector, of which a call waits for a second one at the same time."""
 
     def __init__(self):
@@ -497,7 +497,7 @@ class Paired(OnnxNetwork):
 
 
 def test_parallel_batches_run_at_the_same_time_and_give_the_same():
-    expected = list(Predictor(MODEL, threads=1, score_threshold=0).predict(IMAGES))
+    expected = list(Predictor(OnnxRuntime(MODEL, threads=1), score_threshold=0).predict(IMAGES))
     for detections, one in zip(Predictor(Paired(), score_threshold=0).predict(IMAGES), expected, strict=True):
         assert detections.to_json() == one.to_json()
     assert threads() == []
@@ -517,12 +517,8 @@ def test_the_threads_end_with_the_pictures():
     [
         (
             {"preprocessing": None},
-            "model has no preprocessing in its metadata; adopt the file: mmort adopt MODEL.onnx --config",
+            "network has no preprocessing in its metadata; adopt the file: mmort adopt MODEL.onnx --config",
         ),
-        ({"threads": 2}, "providers, threads, io_binding, parallel and engine are for a path"),
-        ({"providers": ["CPUExecutionProvider"]}, "providers, threads, io_binding, parallel and engine are for a path"),
-        ({"io_binding": True}, "providers, threads, io_binding, parallel and engine are for a path"),
-        ({"parallel": 2}, "providers, threads, io_binding, parallel and engine are for a path"),
         ({"score_threshold": -0.1}, "score_threshold must be a number from 0 to 1, got -0.1"),
         ({"score_threshold": 30}, "score_threshold must be a number from 0 to 1, got 30"),
         ({"score_threshold": float("nan")}, "score_threshold must be a number from 0 to 1, got nan"),
@@ -568,7 +564,7 @@ def test_a_batch_of_ray_data(tmp_path):
 
 def test_files_of_mmdetections_own_export():
     settings = {"classes": old_export.CLASSES, "preprocessing": old_export.PREPROCESSING}
-    predict = Predictor(old_export.MODEL, threads=1, **settings)
+    predict = Predictor(OnnxRuntime(old_export.MODEL, threads=1), **settings)
     result = [detections.above(0.5) for detections in predict.predict(IMAGES, 4)]
     names = ["".join(sorted(detections.names)) for detections in result]
     assert names == ["012234", "123579", "5678", "044569"]
@@ -578,7 +574,7 @@ def test_files_of_mmdetections_own_export():
 
 
 def test_pickled(tmp_path):
-    predict = Predictor(tiny_detector.write(tmp_path / "x.onnx"), threads=1, score_threshold=0.25)
+    predict = Predictor(OnnxRuntime(tiny_detector.write(tmp_path / "x.onnx"), threads=1), score_threshold=0.25)
     again = pickle.loads(pickle.dumps(predict))
     assert (again.classes, again.score_threshold) == (("a", "b"), 0.25)
     assert again(picture(1)).to_json() == predict(picture(1)).to_json()
@@ -593,7 +589,7 @@ def test_files_without_metadata_need_the_preprocessing(tmp_path):
 
 
 def test_grey_arrays_and_alpha_are_taken_as_files_are(tmp_path):
-    predict = Predictor(tiny_detector.write(tmp_path / "x.onnx"), threads=1, score_threshold=0)
+    predict = Predictor(OnnxRuntime(tiny_detector.write(tmp_path / "x.onnx"), threads=1), score_threshold=0)
     grey = np.arange(20 * 30, dtype=np.uint8).reshape(20, 30)
     expected = predict.preprocessing(cv2.cvtColor(grey, cv2.COLOR_GRAY2BGR)).input
     for image in (grey, grey[..., None]):
@@ -608,7 +604,7 @@ def test_grey_arrays_and_alpha_are_taken_as_files_are(tmp_path):
 
 
 def test_what_is_not_one_image(tmp_path):
-    predict = Predictor(tiny_detector.write(tmp_path / "x.onnx"), threads=1, score_threshold=0)
+    predict = Predictor(OnnxRuntime(tiny_detector.write(tmp_path / "x.onnx"), threads=1), score_threshold=0)
     with pytest.raises(ValueError, match=r"^Predictor: photos/\*\.png is a pattern; \.predict\(PATTERN\) takes what"):
         predict("photos/*.png")
     cv2.imwrite(str(tmp_path / "[1].png"), picture(3))
@@ -622,7 +618,7 @@ def test_score_thresholds_are_numbers_from_0_to_1(tmp_path, threshold):
 
 
 def test_a_list_of_pictures_and_a_repr(tmp_path):
-    predict = Predictor(tiny_detector.write(tmp_path / "x.onnx"), threads=1, score_threshold=0)
+    predict = Predictor(OnnxRuntime(tiny_detector.write(tmp_path / "x.onnx"), threads=1), score_threshold=0)
     images = [picture(1), picture(2)]
     assert [detections.to_json() for detections in predict(images)] == [predict(image).to_json() for image in images]
     assert predict([]) == predict(()) == []

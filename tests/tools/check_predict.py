@@ -28,15 +28,15 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from mmort import Predictor
-from mmort.predict import list_images
+from mmort.predict import OnnxRuntime, list_images
 
 ROUNDS = 9
 
 
 def speed(model: str, folder: str, threads: int, batch_size: int) -> int:
     """Print how fast predicting is, relative to bare ``session.run``."""
-    predict, paths = Predictor(model, threads=threads, score_threshold=0), list_images(folder)
-    parallel = Predictor(model, threads=threads, parallel=2, score_threshold=0)
+    predict, paths = Predictor(OnnxRuntime(model, threads=threads), score_threshold=0), list_images(folder)
+    parallel = Predictor(OnnxRuntime(model, threads=threads, parallel=2), score_threshold=0)
     prepared = [predict.preprocessing(path) for path in paths]
     starts = range(0, len(paths), batch_size)
     batches = [predict.preprocessing.batch(prepared[start : start + batch_size]) for start in starts]
@@ -70,7 +70,7 @@ def speed(model: str, folder: str, threads: int, batch_size: int) -> int:
 
 def memory(model: str, folder: str, count: int) -> int:
     """Print the resident memory after each tenth of the pictures."""
-    predict, paths = Predictor(model, threads=2, score_threshold=0), list_images(folder)
+    predict, paths = Predictor(OnnxRuntime(model, threads=2), score_threshold=0), list_images(folder)
     sizes = []
     for number, _ in enumerate(predict.predict(islice(cycle(paths), count)), 1):
         if number % (count // 10) == 0:

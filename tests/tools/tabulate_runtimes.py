@@ -33,7 +33,7 @@ from tqdm import tqdm
 import mmort.ort
 from mmort.onnx import make_portable
 from mmort.onnx.verify.detections import compare_detections
-from mmort.predict import OpenVinoNetwork, Preprocessing, list_images
+from mmort.predict import OpenVino, Preprocessing, list_images
 from mmort.tolerances import Tolerances
 from tests.tools.rounding import Batches, NudgedRuns, Outputs, differing
 
@@ -77,7 +77,7 @@ def onnx_runtime(path: Path, batches: Batches, repeats: int, *, library: bool = 
 
 
 def openvino_float32(path: Path, batches: Batches, repeats: int) -> tuple[Outputs, float]:
-    return timed(OpenVinoNetwork(path, threads=1), batches, repeats)
+    return timed(OpenVino(path, threads=1), batches, repeats)
 
 
 def openvino_default(path: Path, batches: Batches, repeats: int) -> tuple[Outputs, float]:

@@ -21,7 +21,7 @@ from mmort.detections.detections import Detections
 from mmort.images import Image
 from mmort.onnx.adopt.foreign_file import IMAGENET
 from mmort.onnx.adopt.layout import Layout
-from mmort.predict.engines.onnxruntime import OnnxNetwork
+from mmort.predict.engines.onnxruntime import OnnxRuntime
 from mmort.predict.predictor import Predictor
 
 CONFIDENT = 0.3
@@ -141,10 +141,10 @@ class _Runs:
     def __init__(self, layout: Layout, draft: Callable[[Layout], Path], images: Sequence[Image], shown: int) -> None:
         self._images, self._shown = images, shown
         self._outcomes: dict[Preprocessing, Outcome] = {}
-        self._network: OnnxNetwork | None = None
+        self._network: OnnxRuntime | None = None
         self._refusal = ""
         try:
-            self._network = OnnxNetwork(draft(layout))
+            self._network = OnnxRuntime(draft(layout))
         except ValueError as error:
             self._refusal = str(error).removeprefix("adopt: ")
 
@@ -183,7 +183,7 @@ def other_positions(prepare: Preprocessing) -> dict[str, Preprocessing]:
     return others
 
 
-def _outcome(network: OnnxNetwork, prepare: Preprocessing, images: Sequence[Image], shown: int) -> Outcome:
+def _outcome(network: OnnxRuntime, prepare: Preprocessing, images: Sequence[Image], shown: int) -> Outcome:
     """Run a file on images."""
     predict = Predictor(network, preprocessing=prepare, score_threshold=0)
     try:

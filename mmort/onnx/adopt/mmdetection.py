@@ -17,7 +17,7 @@ from mmort.onnx.adopt.foreign_file import Entries, ForeignFile
 from mmort.onnx.adopt.layout import Layout, merged
 from mmort.onnx.adopt.question import Question
 from mmort.onnx.adopt.trial import check_classes, run_trial
-from mmort.predict.engines.onnxruntime import OnnxNetwork
+from mmort.predict.engines.onnxruntime import OnnxRuntime
 
 EXPORTER = "MMDetection or MMDeploy"
 
@@ -58,7 +58,7 @@ def read_layout(path: str | os.PathLike[str], config: Path | None, entries: Mapp
             f"adopt: a file of {EXPORTER} does not say how images become its input; pass --config CONFIG.py, the "
             "detector's config"
         )
-    trial = run_trial(OnnxNetwork(path), read_preprocessing(stated["preprocessing"]), pads=True)
+    trial = run_trial(OnnxRuntime(path), read_preprocessing(stated["preprocessing"]), pads=True)
     dets, labels, *masks = trial.outputs
     name = DETS.name
     columns = {"boxes": f"{name}[:4]", "box_format": "xyxy", "scores": f"{name}[4]", "labels": LABELS.name}

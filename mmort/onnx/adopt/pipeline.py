@@ -36,7 +36,7 @@ from mmort.onnx.describe import describe
 from mmort.onnx.graph import files, inspection
 from mmort.onnx.verify.random_inputs import check_stated_sizes
 from mmort.onnx.verify.sessions import open_session, refusals
-from mmort.predict.engines.onnxruntime import OnnxNetwork
+from mmort.predict.engines.onnxruntime import OnnxRuntime
 from mmort.predict.predictor import Predictor
 
 IMAGES = sorted((Path(mmort.__file__).parent / "demo" / "digits" / "images").glob("*.png"))
@@ -91,9 +91,9 @@ def adopt_file(
     with files.replacing(output, keep_neighbours=True) as draft:
         try:
             _save(_adopted(path, _every_box(chosen), file), draft, path)
-            check_meaning(run_trial(OnnxNetwork(draft), chosen.prepare, pads=False), chosen)
+            check_meaning(run_trial(OnnxRuntime(draft), chosen.prepare, pads=False), chosen)
             _save(_adopted(path, chosen, file), draft, path)
-            run_trial(OnnxNetwork(draft), chosen.prepare, pads=False)
+            run_trial(OnnxRuntime(draft), chosen.prepare, pads=False)
         except ValueError as error:
             raise ValueError(str(error).replace(str(draft), str(path))) from None
     named = [entry for entry in OUTPUT_ENTRIES if getattr(chosen, entry) is not None]
@@ -221,7 +221,7 @@ def _weighed(
             target = folder / "draft.onnx"
             try:
                 _save(_adopted(path, _every_box(layout), file), target, path)
-                check_meaning(run_trial(OnnxNetwork(target), layout.prepare, pads=False), layout)
+                check_meaning(run_trial(OnnxRuntime(target), layout.prepare, pads=False), layout)
                 _save(_adopted(path, layout, file), target, path)
             except ValueError as error:
                 raise ValueError(str(error).replace(str(target), str(path))) from None

@@ -12,7 +12,7 @@ from mmort.detections.boxes import bounding_boxes
 from mmort.onnx.adopt.foreign_file import NOISE
 from mmort.onnx.adopt.layout import Layout
 from mmort.onnx.verify.sessions import refusals
-from mmort.predict.engines.onnxruntime import OnnxNetwork
+from mmort.predict.engines.onnxruntime import OnnxRuntime
 from mmort.predict.fixed_size import fit
 
 _MAX_TURNED = 0.05
@@ -29,7 +29,7 @@ class Trial(NamedTuple):
     canvas: tuple[int, int]
 
 
-def run_trial(network: OnnxNetwork, prepare: Preprocessing, *, pads: bool) -> Trial:
+def run_trial(network: OnnxRuntime, prepare: Preprocessing, *, pads: bool) -> Trial:
     """Run a file on noise.
 
     `pads` says whether inputs are padded to a size that the file fixes, as MMDetection's need it; others must have it.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from queue import SimpleQueue
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,12 @@ from numpy.typing import NDArray
 from mmort.contract import Argument, Interface
 from mmort.contract.tasks import IMG_SHAPE
 from mmort.ort.sessions import require_bounded_model
-from mmort.predict.engines.onnxruntime import DetectorFile, require_counts, require_model
+from mmort.predict.engines.network import DetectorFile, require_counts
+from mmort.predict.engines.open_session import require_model
 
-_HINTS = {"float32": "f32", "bfloat16": "bf16"}
+Precision: TypeAlias = Literal["float32", "bfloat16"]
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+_HINTS = dict(zip(PRECISIONS, ("f32", "bf16"), strict=True))
 """OpenVINO's names."""
 
 _FLOAT32_RESHAPE = """
@@ -50,20 +53,18 @@ _first_run = threading.Lock()
 """OpenVINO's module fills tables in the first run of a process, and deadlocks if two threads do so at once."""
 
 
-class OpenVinoNetwork(DetectorFile):
+class OpenVino(DetectorFile):
     """A portable file of a detector (``mmort portable --portable=inlined``) in OpenVINO on the CPU.
-
-    It can be pickled: the file is compiled again, from the same path.
 
     Parameters
     ----------
     path : path
-    threads : int, optional
-        Threads for the operators.  By default one for each core.
-    parallel : int, default 1
-        Callers at the same time that `threads` is shared by.
     precision : {"float32", "bfloat16"}, default "float32"
-        What OpenVINO computes in.  bfloat16 is several times as fast on processors that can; detections then differ.
+        What OpenVINO computes in; bfloat16 is several times as fast on processors that have it, and detections differ.
+    threads : int, optional
+        Threads for the operators.  Default: one for each core.
+    parallel : int, default 1
+        Batches that run at the same time and share the threads, each with memory of its own.
 
     Raises
     ------
@@ -82,31 +83,28 @@ class OpenVinoNetwork(DetectorFile):
     def __init__(
         self,
         path: str | os.PathLike[str],
+        *,
+        precision: Precision = "float32",
         threads: int | None = None,
         parallel: int = 1,
-        precision: Literal["float32", "bfloat16"] = "float32",
     ) -> None:
-        if precision not in _HINTS:
-            raise ValueError(f"precision must be 'float32' or 'bfloat16', got {precision!r}")
-        self._arguments = os.fspath(path), threads, parallel, precision
+        if precision not in PRECISIONS:
+            raise ValueError(f"precision must be {' or '.join(map(repr, PRECISIONS))}, got {precision!r}")
         require_counts(threads=threads, parallel=parallel)
         model = _standard_model(os.fspath(path))
         compiled = _compile(os.fspath(path), threads, parallel, precision)
         interface = Interface.of_model(model)._replace(inputs=tuple(map(_argument, compiled.inputs)))
-        super().__init__(os.fspath(path), interface, parallel)
+        super().__init__(os.fspath(path), interface, threads=threads, parallel=parallel, precision=precision)
         self._requests: SimpleQueue[Any] = SimpleQueue()  # those that no thread uses
         for _ in range(parallel):
             self._requests.put(compiled.create_infer_request())
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return OpenVinoNetwork, self._arguments, self._chosen()
-
     def _run(self, feeds: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
-        if OpenVinoNetwork._has_run:
+        if OpenVino._has_run:
             return self._infer(feeds)
         with _first_run:
             outputs = self._infer(feeds)
-            OpenVinoNetwork._has_run = True
+            OpenVino._has_run = True
         return outputs
 
     def _infer(self, feeds: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
@@ -148,7 +146,7 @@ def _standard_model(path: str) -> Any:
     return model
 
 
-def _compile(path: str, threads: int | None, parallel: int, precision: str) -> Any:
+def _compile(path: str, threads: int | None, parallel: int, precision: Precision) -> Any:
     """Load a file into OpenVINO, with ``img_shape``, if it has that, as an input."""
     try:
         import openvino
@@ -157,7 +155,7 @@ def _compile(path: str, threads: int | None, parallel: int, precision: str) -> A
     core = openvino.Core()
     if precision == "bfloat16" and "BF16" not in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
         raise ValueError(
-            "this processor has no bfloat16, and OpenVINO would compute in float32; for that, use engine openvino"
+            "this processor has no bfloat16, and OpenVINO would compute in float32; for that, set precision to float32"
         )
     settings: dict[str, Any] = {"INFERENCE_PRECISION_HINT": _HINTS[precision], "NUM_STREAMS": parallel}
     if threads is not None:

@@ -11,12 +11,15 @@ import os
 import pickle
 import socket
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from mmort.predict.engines.network import Network
+from mmort.predict.engines.onnxruntime import OnnxRuntime
 
 if TYPE_CHECKING:
     from mmort.detections import Detections
@@ -27,73 +30,73 @@ CONNECTION_SECONDS = 10  # for the first answer of a cluster
 MAX_RETRIES = 3  # of a task whose worker died; an image that ends every worker must not run for ever
 
 
-@overload
-def predict_on_ray(
-    predictor: Predictor,
-    images: Sequence[str | os.PathLike[str]],
-    batch_size: int = ...,
-    *,
-    threads: int = ...,
-    return_exceptions: Literal[False] = ...,
-) -> Iterator[Detections]: ...
-@overload
-def predict_on_ray(
-    predictor: Predictor,
-    images: Sequence[str | os.PathLike[str]],
-    batch_size: int = ...,
-    *,
-    threads: int = ...,
-    return_exceptions: bool,
-) -> Iterator[Detections | Exception]: ...
-def predict_on_ray(
-    predictor: Predictor,
-    images: Sequence[str | os.PathLike[str]],
-    batch_size: int = 1,
-    *,
-    threads: int = 1,
-    return_exceptions: bool = False,
-) -> Iterator[Detections | Exception]:
-    """Detect objects in many images on a Ray cluster.
+class Ray:
+    """The workers of a Ray cluster, over which `Predictor.predict` spreads image files.
 
     The cluster is the one that this process is connected to, the one that the environment variable ``RAY_ADDRESS``
     names, or else one of this machine's cores that ends with the call.  Its nodes must have mmort, and find the
-    predictor's file and the images under the same paths.
+    network's file and the images under the same paths.  Single images and batches run in this process.
 
     Parameters
     ----------
-    predictor : Predictor
-        Each worker gets a copy.
-    images : sequence of paths
-    batch_size : int, default 1
-        Images that run together, as in `Predictor.predict`.
-    threads : int, default 1
-        The cores that each worker occupies: the predictor's ``threads``.
-    return_exceptions : bool, default False
-        For an image that cannot be processed, yield the exception in its position, instead of raising it.
-
-    Yields
-    ------
-    Detections
-        For each image, in their order.  The images of a worker that dies go to another.
+    network : path or Network
+        What each worker loads; a path means ``OnnxRuntime(path, threads=1)``.  Its ``threads`` are the cores that each
+        worker occupies.
 
     Raises
     ------
     ImportError
         If Ray is not installed.
-    OSError
-        If the cluster cannot be reached, or the workers die four times on the same images.
     ValueError
-        If `batch_size` or `threads` is not positive.  For an image: as `Predictor.predict`.
+        If the network has no ``threads``.
+
+    Examples
+    --------
+    >>> from mmort import Predictor
+    >>> from mmort.predict import OnnxRuntime, Ray
+    >>> predictor = Predictor(Ray(OnnxRuntime("detector.onnx", threads=4)))  # doctest: +SKIP
+    >>> detections = list(predictor.predict("photos", batch_size=8))  # doctest: +SKIP
     """
-    for name, value in (("batch_size", batch_size), ("threads", threads)):
-        if value < 1:
-            raise ValueError(f"predict: {name} must be positive, got {value}")
+
+    def __init__(self, network: str | os.PathLike[str] | Network) -> None:
+        _import_ray()  # before a network is loaded
+        self.network = OnnxRuntime(network, threads=1) if isinstance(network, (str, os.PathLike)) else network
+        threads = getattr(self.network, "threads", None)
+        if threads is None:
+            raise ValueError("Ray: the network must have threads, the cores that each worker occupies, got None")
+        self.threads: int = threads
+
+    def outcomes(
+        self, predictor: Predictor, images: Iterable[Any], batch_size: int, *, return_exceptions: bool
+    ) -> Iterator[Detections | Exception]:
+        """Yield what `Predictor.predict` does, of which each worker has a copy.
+
+        The images of a worker that dies go to another.
+
+        Raises
+        ------
+        OSError
+            If the cluster cannot be reached, or the workers die four times on the same images.
+        ValueError
+            If a worker needs more threads than a node has.  For an image: as `Predictor.predict`.
+        TypeError
+            If the images are not paths.
+        """
+        images = list(images)
+        for image in images:
+            if not isinstance(image, (str, os.PathLike)):
+                raise TypeError(f"Predictor: on Ray, images must be paths of files, got {type(image).__name__}")
+        paths = [os.fspath(Path(image).absolute()) for image in images]
+        return _outcomes(_import_ray(), predictor, paths, batch_size, self.threads, return_exceptions)
+
+
+def _import_ray() -> Any:
+    """Import Ray with Ray Data, which takes seconds."""
     try:
         import ray.data
     except ModuleNotFoundError:
-        raise ImportError("the engine ray needs Ray: pip install 'mmort[ray]'") from None
-    paths = [os.fspath(Path(path).absolute()) for path in images]
-    return _outcomes(ray, predictor, paths, batch_size, threads, return_exceptions)
+        raise ImportError("engine ray needs Ray: pip install 'mmort[ray]'") from None
+    return ray
 
 
 def _outcomes(
