@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from mmort.configs.layout import DetectorConfig
-from mmort.images import Image
+from mmort.images import Image, resize
 from mmort.original.adapters import Adapter, Segmentation
 from mmort.original.building import described, quiet
 from mmort.predict import Predictor
@@ -47,13 +47,27 @@ def prepared_by(adapter: Adapter, image: Image) -> tuple[torch.Tensor, Any]:
 def compare(adapter: Adapter, file: Path, image: Image) -> str:
     """Compare the three end results for an image, and return how far they agree, as text.
 
+    Some networks fail with inputs whose sides are no multiples of their strides.  Where the original fails with the
+    image, the image is stretched to the proportions that the test pipeline is for.
+
     Raises
     ------
     ValueError
-        If the inputs are not the same bits, or the results differ by more than rounding can explain.
+        If the inputs are not the same bits, the results differ by more than rounding can explain, or the original fails
+        with the stretched image, too.
     """
     predictor = Predictor(file)
-    input, samples = prepared_by(adapter, image)
+    try:
+        input, samples, expected = _original_results(adapter, image)
+    except Exception:
+        size = predictor.preprocessing.size
+        if size is None or image.shape[1::-1] == size:
+            raise
+        image = resize(image, *size)
+        try:
+            input, samples, expected = _original_results(adapter, image)
+        except Exception as error:
+            raise ValueError(f"export: the original fails with an image of {size[1]} x {size[0]}: {error}") from error
     own = torch.from_numpy(predictor.preprocessing(image).input)[None]
     if input.shape != own.shape or not torch.equal(input, own):
         raise ValueError(
@@ -66,7 +80,6 @@ def compare(adapter: Adapter, file: Path, image: Image) -> str:
         return torch.from_numpy(output)
 
     with torch.no_grad(), quiet():
-        expected = _values(adapter, adapter.predict(input, copy.deepcopy(samples))[0])
         by_original = _values(adapter, adapter.predict(input, copy.deepcopy(samples), run)[0])
     result: Any = predictor(image)
     by_mmort = result.map if isinstance(adapter, Segmentation) else result.by_label
@@ -75,6 +88,13 @@ def compare(adapter: Adapter, file: Path, image: Image) -> str:
         for values, by in ((by_original, "through the original's own postprocessing"), (by_mmort, "through mmort"))
     ]
     return f"end results of an image, compared with the original's: {', '.join(texts)}"
+
+
+def _original_results(adapter: Adapter, image: Image) -> tuple[torch.Tensor, Any, NDArray[Any]]:
+    """Return the original's input and data samples of an image, and the numbers of its end result."""
+    input, samples = prepared_by(adapter, image)
+    with torch.no_grad(), quiet():
+        return input, samples, _values(adapter, adapter.predict(input, copy.deepcopy(samples))[0])
 
 
 def _values(adapter: Adapter, result: Any) -> NDArray[Any]:

@@ -116,10 +116,10 @@ def parity(
     if config is not None:
         shared = {"classes": reference.classes or dataset.classes, "preprocessing": reference.preprocessing}
     compared = {name: reference, **dict(pairs)}
-    for name, network in compared.items():
+    for file, network in compared.items():
         if task_of(network) is not DETECTION:
             raise ValueError(
-                f"parity: {name} must be a detector, got a {task_of(network).name}; its export has compared its "
+                f"parity: {file} must be a detector, got a {task_of(network).name}; its export has compared its "
                 "results with the original's, and mmort test measures both files on a data set"
             )
     predictors = {name: Predictor(network, score_threshold=0, **shared) for name, network in compared.items()}
