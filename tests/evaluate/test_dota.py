@@ -77,14 +77,15 @@ def test_submission_files_merge_windows(dataset, tmp_path):
     assert (corners.min(0).tolist(), corners.max(0).tolist()) == ([70, 30], [90, 40])
 
 
-def test_a_submission_replaces_files_with_force_only(dataset, tmp_path):
+def test_a_submission_replaces_files_with_force_only(monkeypatch, dataset, tmp_path):
     def run(force):
         options = mmort.evaluate.TestOptions(metric_options={"submission_dir": tmp_path}, force=force)
-        return mmort.evaluate.test(demo.MODEL, dataset, options=options, predict=predict)
+        return mmort.evaluate.test(demo.MODEL, dataset, options=options)
 
-    def predict(predictor, paths, batch_size):
-        return [found(np.zeros((0, 5)), [], []) for _ in paths]
+    def predict(predictor, images, *arguments, **options):
+        return [found(np.zeros((0, 5)), [], []) for _ in images]
 
+    monkeypatch.setattr(mmort.Predictor, "predict", predict)
     file = tmp_path / "Task1_ship.txt"
     file.write_text("mine")
     with pytest.raises(FileExistsError, match=r"^output file exists: .*Task1_ship\.txt; force=True replaces it$"):
