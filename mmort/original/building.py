@@ -119,8 +119,10 @@ def load(original: Original, checkpoint: str | os.PathLike[str]) -> Original:
     with quiet():
         try:
             missing, unexpected = original.model.load_state_dict(weights, strict=False)
-        except RuntimeError as error:  # of shapes
-            raise ValueError(f"{checkpoint}: is not of the config's model: {_one_line(error)}") from None
+        except RuntimeError as error:  # of shapes, of which torch lists all
+            lines = (line.strip() for line in str(error).splitlines())
+            first = next((line for line in lines if "size mismatch" in line), _one_line(error))
+            raise ValueError(f"{checkpoint}: is not of the config's model: {first}") from None
     for kind, names in (("lacks", missing), ("has besides", unexpected)):
         names = [name for name in names if not name.startswith(_NOT_TESTED)]
         if names:
