@@ -301,6 +301,13 @@ MAX_SEGMENT_ID = _limit(
 
 # Calls
 
+MAX_WINDOWS = _limit(
+    "MAX_WINDOWS",
+    10_000,
+    "windows",
+    "the windows of an image that a segmentation's metadata ask for",
+    "each is a run of the network",
+)
 MAX_THREADS = _limit(
     "MAX_THREADS",
     1024,

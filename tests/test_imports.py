@@ -32,7 +32,8 @@ ARROWS = {
     "onnx": {"torch", "predict", "tables"},
     "detect": {"onnx"},
     "info": {"ort"},
-    "cli": {"evaluate", "demo", "detect", "info", "tables"},
+    "original": {"detect", "mmcv"},
+    "cli": {"evaluate", "demo", "detect", "info", "original", "tables"},
 }
 """What each part is built on; it may import that, and whatever that is built on."""
 

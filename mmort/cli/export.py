@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from dataclasses import fields
 from fnmatch import fnmatch
 from pathlib import Path
@@ -17,7 +18,7 @@ from mmort.cli.portable import add_form
 from mmort.cli.terminal import UsageError
 from mmort.detect.export.options import ExportOptions
 
-HELP = "export an MMDetection detector to an ONNX file, and compare its detections with torch's before writing it"
+HELP = "export a detector, a classifier or a segmentation to an ONNX file, and prove it first"
 
 IGNORED = ("--dataset", "--mean", "--std")
 """Arguments of pytorch2onnx.py that do nothing here."""
@@ -26,9 +27,19 @@ IGNORED = ("--dataset", "--mean", "--std")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of MMDetection's pytorch2onnx.py, and further ones."""
     parser.add_argument(
-        "config", metavar="CONFIG", nargs="?", help="MMDetection config, 2.x or 3.x; it is read, not executed"
+        "config",
+        metavar="CONFIG",
+        nargs="?",
+        help="MMDetection config, 2.x or 3.x, or with --original one of MMPretrain 1 or MMSegmentation 1; it is read, "
+        "not executed",
     )
     parser.add_argument("checkpoint", metavar="CHECKPOINT", nargs="?", help="the .pth file that was trained with it")
+    parser.add_argument(
+        "--original",
+        action="store_true",
+        help="export a model of MMPretrain or MMSegmentation from the package's own code, which is executed and must "
+        "be installed",
+    )
     parser.add_argument(
         "--check", action="store_true", help="export nothing; list what of the config is not supported, in seconds"
     )
@@ -89,6 +100,8 @@ def run(arguments: argparse.Namespace) -> str | list[str] | None:
         return _list(arguments.list)
     if arguments.config is None:
         raise UsageError("export: CONFIG is required, unless --list is given")
+    if arguments.check and arguments.original:
+        raise UsageError("export: --check is for detectors; --original builds its models when it exports them")
     if arguments.check:
         return _check(arguments)
     if arguments.checkpoint is None:
@@ -101,8 +114,6 @@ def run(arguments: argparse.Namespace) -> str | list[str] | None:
     encoder = str(path_of_encoder(arguments.output)) if arguments.open_vocabulary and arguments.output else None
     check_new_models(arguments.output, encoder, force=arguments.force)
     check_new_outputs(drawn, force=arguments.force)
-    from mmort.detect.export import export
-
     if arguments.shape is not None:
         if len(arguments.shape) > 2:
             raise UsageError(f"--shape must be one or two numbers, got {len(arguments.shape)}")
@@ -114,8 +125,20 @@ def run(arguments: argparse.Namespace) -> str | list[str] | None:
         print("--test-img does nothing without --verify or --show", flush=True)
     arguments.texts = texts.read(arguments)
     values = {field.name: getattr(arguments, field.name) for field in fields(ExportOptions)}
+    export = _export_function(original=arguments.original)
     export(arguments.config, arguments.checkpoint, arguments.output, ExportOptions(**values))
     return None
+
+
+def _export_function(*, original: bool) -> Callable[..., Any]:
+    """Return what exports detectors, or models from their packages' own code."""
+    if original:
+        from mmort.original import export as export_from_original
+
+        return export_from_original
+    from mmort.detect.export import export
+
+    return export
 
 
 def _list(pattern: str) -> str | None:

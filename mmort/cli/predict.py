@@ -15,8 +15,9 @@ from mmort.limits import MAX_STANDARD_INPUT
 if TYPE_CHECKING:
     from mmort.predict import Outcome, Predictor, Windows
 
-HELP = "detect objects in images with an exported detector; exit code 1 if an image cannot be processed"
+HELP = "run an exported detector, classifier or segmentation on images; exit code 1 if one cannot be processed"
 STANDARD_INPUT = "-"
+CLASSES_SHOWN = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -139,9 +140,18 @@ def _line(outcome: Outcome, *, as_json: bool) -> str:
     assert detections is not None
     if as_json:
         return to_line(outcome.image, detections, frame=outcome.frame, time=outcome.time)
-    objects = (f"{name} {score:.2f}" for name, score in zip(detections.names, detections.scores, strict=True))
     moment = "" if outcome.time is None else f" {outcome.time:.2f} s"
-    return one_line(f"{outcome.image}{moment}: {', '.join(objects) or 'nothing'}")
+    return one_line(f"{outcome.image}{moment}: {_summary(detections) or 'nothing'}")
+
+
+def _summary(result: Any) -> str:
+    """Return what was found in an image, as text: objects, the most probable classes, or the shares of pixels."""
+    from mmort.predict import Classes, SegmentationMap
+
+    if isinstance(result, SegmentationMap):
+        return ", ".join(f"{name} {share:.1%}" for name, share in zip(result.names, result.shares, strict=True))
+    shown = result.top(CLASSES_SHOWN) if isinstance(result, Classes) else result
+    return ", ".join(f"{name} {score:.2f}" for name, score in zip(shown.names, shown.scores, strict=True))
 
 
 def _predictor(arguments: argparse.Namespace) -> Predictor:

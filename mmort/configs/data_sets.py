@@ -67,6 +67,25 @@ def dict_of(data_set: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return value
 
 
+def named_classes(data_set: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Return the names of classes that a data set's config states; None if it states none.
+
+    Raises
+    ------
+    ValueError
+        If they are no list of names.
+    OSError
+        If the file with the names cannot be read.
+    """
+    described = dict_of(data_set, "metainfo")
+    named = data_set.get("classes") or described.get("classes") or described.get("CLASSES")
+    if isinstance(named, str):
+        named = read_text("class names", named).splitlines()
+    if named is not None and not (isinstance(named, (list, tuple)) and all(isinstance(name, str) for name in named)):
+        raise ValueError(f"evaluate: classes of the config's data set must be a list of names, got {named!r}")
+    return None if named is None else tuple(named)
+
+
 def classes_of(data_set: Mapping[str, Any], detector: tuple[str, ...] = ()) -> tuple[str, ...] | None:
     """Return the names of the classes of a data set, which may be empty: its own, the detector's, or its type's.
 
@@ -79,12 +98,7 @@ def classes_of(data_set: Mapping[str, Any], detector: tuple[str, ...] = ()) -> t
     OSError
         If the file with the names cannot be read.
     """
-    described = dict_of(data_set, "metainfo")
-    named = data_set.get("classes") or described.get("classes") or described.get("CLASSES")
-    if isinstance(named, str):
-        named = read_text("class names", named).splitlines()
-    if named is not None and not (isinstance(named, (list, tuple)) and all(isinstance(name, str) for name in named)):
-        raise ValueError(f"evaluate: classes of the config's data set must be a list of names, got {named!r}")
+    named = named_classes(data_set)
     if named is None:
         return detector or (CLASSES_OF_TYPES.get(type_of(data_set)) if data_set else None)
     if detector and tuple(named) != detector:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from mmort.configs.captions import Prompt
 from mmort.configs.data_preprocessor import DataPreprocessor, read_data_preprocessor
 from mmort.configs.data_sets import CLASSES_OF_TYPES, classes_of
+from mmort.configs.packages import Package, package_of
 from mmort.configs.schema import Config, plain_type, read_entries
 from mmort.configs.test_pipeline import BatchShapes, LetterResize, TestPipeline, read_steps
 
@@ -48,7 +49,7 @@ class DetectorConfig:
 
         The versions select boxes a little differently and give the defaults of steps other values.
         """
-        if self._data_preprocessor is not None or any(name in self._config for name in _ENTRIES_OF_3):
+        if self.data_preprocessor_entries is not None or any(name in self._config for name in _ENTRIES_OF_3):
             return 3
         if any(name in self._config for name in _ENTRIES_OF_2):
             return 2
@@ -56,6 +57,11 @@ class DetectorConfig:
         if isinstance(beside, dict) and "type" not in beside and beside:  # that of version 3 names a loop
             return 2
         return 2 if _has_step(self._config.get("test_pipeline"), _STEPS_OF_2) else 3
+
+    @property
+    def package(self) -> Package | None:
+        """The other package of OpenMMLab that the config is for, if it is."""
+        return package_of(self._config)
 
     @property
     def has_model(self) -> bool:
@@ -108,12 +114,13 @@ class DetectorConfig:
     @cached_property
     def data_preprocessor(self) -> DataPreprocessor:
         """What the model of MMDetection 3 does with images itself."""
-        entries = self._data_preprocessor
-        return DataPreprocessor() if entries is None else read_data_preprocessor(entries)
+        entries = self.data_preprocessor_entries
+        scope = self._config.get("default_scope")
+        return DataPreprocessor() if entries is None else read_data_preprocessor(entries, scope)
 
     @property
-    def _data_preprocessor(self) -> Any:
-        """Its config; if the model has none, MMEngine takes that beside the model."""
+    def data_preprocessor_entries(self) -> Any:
+        """Its config, or None; if the model has none, MMEngine takes that beside the model."""
         model = self._config.get("model")
         if isinstance(model, dict) and "data_preprocessor" in model:
             return model["data_preprocessor"]

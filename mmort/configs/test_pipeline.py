@@ -52,6 +52,14 @@ class Load(Step):
             self.require("LoadImageFromFile", imdecode_backend="cv2")
 
 
+def require_interpolation(kind: str, interpolation: str | None) -> None:
+    """Refuse an interpolation that images are not resized by."""
+    if interpolation not in (None, "bilinear", "bicubic"):
+        raise ValueError(
+            f"preprocessing: {kind} is supported with interpolation='bilinear' or 'bicubic' only, got {interpolation!r}"
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Resize(Step):
     """``Resize``, or ``RResize`` of MMRotate.
@@ -83,7 +91,8 @@ class Resize(Step):
         return {**config, "keep_ratio": False} if config.get("keep_ratio", False) is None else config
 
     def __post_init__(self) -> None:
-        self.require("Resize", scale_factor=1.0, interpolation="bilinear", multiscale_mode="range", override=False)
+        self.require("Resize", scale_factor=1.0, multiscale_mode="range", override=False)
+        require_interpolation("Resize", self.interpolation)
         if self.ratio_range is not None:
             raise ValueError("preprocessing: Resize with ratio_range is not supported")
 
@@ -99,6 +108,48 @@ class FixScaleResize(Resize):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ResizeEdge(Step):
+    """``ResizeEdge`` of MMPretrain: the shorter side gets a length."""
+
+    scale: int
+    edge: str = "short"
+    backend: str = "cv2"
+    interpolation: str = "bilinear"
+
+    def __post_init__(self) -> None:
+        self.require("ResizeEdge", edge="short")
+        require_interpolation("ResizeEdge", self.interpolation)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CenterCrop(Step):
+    """``CenterCrop`` of MMCV.
+
+    Attributes
+    ----------
+    size : (int, int)
+        Width and height.
+    """
+
+    crop_size: Any
+    auto_pad: bool = False
+    pad_cfg: Any = None
+
+    ignored: ClassVar = {"clip_object_border": "of annotations"}
+
+    def __post_init__(self) -> None:
+        self.require("CenterCrop", auto_pad=False)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of the part that is left."""
+        size = size_of("CenterCrop", self.crop_size)
+        if size is None:
+            raise ValueError("preprocessing: CenterCrop needs crop_size, got None")
+        return size
+
+
+@dataclass(frozen=True, kw_only=True)
 class FixShapeResize(Step):
     """``FixShapeResize``, which resizes to exactly its size."""
 
@@ -111,11 +162,7 @@ class FixShapeResize(Step):
     ignored: ClassVar = {"clip_object_border": "of annotations", "pad_val": "nothing is padded"}
 
     def __post_init__(self) -> None:
-        if self.interpolation not in ("bilinear", "bicubic"):
-            raise ValueError(
-                "preprocessing: FixShapeResize is supported with interpolation 'bilinear' or 'bicubic' only, got "
-                f"{self.interpolation!r}"
-            )
+        require_interpolation("FixShapeResize", self.interpolation)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -323,6 +370,8 @@ _WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "LoadTextAnnotations": (),
     "LoadTrackAnnotations": _ANNOTATIONS,
     "PackDetInputs": ("keys", "meta_keys"),
+    "PackInputs": ("algorithm_keys", "input_key", "meta_keys"),
+    "PackSegInputs": ("meta_keys",),
     "PackTrackInputs": ("default_meta_keys", "meta_keys"),
     "ToDataContainer": ("fields",),
     "ToTensor": ("keys",),
@@ -331,6 +380,7 @@ _WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
 
 
 _STEPS: dict[str, type[Step]] = {
+    "CenterCrop": CenterCrop,
     "FixScaleResize": FixScaleResize,
     "FixShapeResize": FixShapeResize,
     "LetterResize": LetterResize,
@@ -345,6 +395,7 @@ _STEPS: dict[str, type[Step]] = {
     "RandomCenterCropPad": CenterPad,
     "RandomFlip": Flip,
     "Resize": Resize,
+    "ResizeEdge": ResizeEdge,
     "TransformBroadcaster": Broadcast,
     "YOLOv5KeepRatioResize": KeepRatioResize,
 }

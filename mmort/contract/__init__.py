@@ -11,12 +11,26 @@ from mmort.contract.mask_format import MaskFormat
 from mmort.contract.metadata import VERSION, Metadata, read_metadata, write_entries
 from mmort.contract.padding import Padding
 from mmort.contract.preprocessing import Prepared, Preprocessing
-from mmort.contract.tasks import BOXES, DETECTION, TASKS, WITH_KEYPOINTS, WITH_MASKS, WITH_SEMANTIC, Task, Tensor
+from mmort.contract.segmentation_format import SegmentationFormat
+from mmort.contract.tasks import (
+    BOXES,
+    CLASSIFICATION,
+    DETECTION,
+    SEGMENTATION,
+    TASKS,
+    WITH_KEYPOINTS,
+    WITH_MASKS,
+    WITH_SEMANTIC,
+    Task,
+    Tensor,
+)
 from mmort.contract.texts import EncoderFile, path_of_encoder
 
 __all__ = [
     "BOXES",
+    "CLASSIFICATION",
     "DETECTION",
+    "SEGMENTATION",
     "TASKS",
     "VERSION",
     "WITH_KEYPOINTS",
@@ -31,6 +45,7 @@ __all__ = [
     "Padding",
     "Prepared",
     "Preprocessing",
+    "SegmentationFormat",
     "Task",
     "Tensor",
     "check",

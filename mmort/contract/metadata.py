@@ -15,6 +15,7 @@ from typing import Any, get_args
 from mmort.contract import checks, mask_format, preprocessing
 from mmort.contract.mask_format import MaskFormat
 from mmort.contract.preprocessing import Preprocessing
+from mmort.contract.segmentation_format import SegmentationFormat
 from mmort.contract.tasks import DETECTION, TASKS
 from mmort.contract.texts import EncoderFile
 from mmort.detections.panoptic import Source
@@ -35,8 +36,8 @@ It is `BY_TOLERANCE` where outputs were compared from end to end, as there is no
 
 BY_TOLERANCE = "by tolerance"
 
-PREPROCESSING, CLASSES, MASKS = "preprocessing", "classes", "masks"
-FOR_CLIENTS = (CLASSES, PREPROCESSING, MASKS)
+PREPROCESSING, CLASSES, MASKS, SEGMENTATION = "preprocessing", "classes", "masks", "segmentation"
+FOR_CLIENTS = (CLASSES, PREPROCESSING, MASKS, SEGMENTATION)
 """The entries that programs need which run a file on images."""
 
 
@@ -56,6 +57,10 @@ class Metadata:
         What makes the input of an image.
     mask_format : MaskFormat, optional
         What the output ``masks`` holds.
+    segmentation : SegmentationFormat, optional
+        How the output ``logits`` of a semantic segmentation is made and read.
+    palette : tuple of tuple of int, optional
+        The colour of each class, red, green, blue, if the data set has some.
     thresholds : mapping, optional
         The config's ``test_cfg``, for people.
     angle_version : str, optional
@@ -84,6 +89,8 @@ class Metadata:
     classes: tuple[str, ...] | None = None
     preprocessing: Preprocessing | None = None
     mask_format: MaskFormat | None = None
+    segmentation: SegmentationFormat | None = None
+    palette: tuple[tuple[int, int, int], ...] | None = None
     thresholds: Mapping[str, Any] | None = None
     angle_version: str | None = None
     texts: EncoderFile | None = None
@@ -98,6 +105,8 @@ def write_entries(metadata: Metadata) -> dict[str, str]:
         CLASSES: metadata.classes,
         PREPROCESSING: metadata.preprocessing and metadata.preprocessing.to_dict(),
         MASKS: metadata.mask_format and metadata.mask_format.to_dict(),
+        SEGMENTATION: metadata.segmentation and metadata.segmentation.to_dict(),
+        "palette": metadata.palette,
         "thresholds": metadata.thresholds,
         "texts": metadata.texts and metadata.texts._asdict(),
         "layout": metadata.layout,
@@ -132,7 +141,7 @@ def read_metadata(path: str, entries: Mapping[str, str]) -> Metadata:
     try:
         version, task = _version_and_task(entries)
         is_of_mmort = MMORT_VERSION in entries or CONTRACT in entries
-        names = (*FOR_CLIENTS, "texts", *(("thresholds", "layout") if is_of_mmort else ()))
+        names = (*FOR_CLIENTS, "palette", "texts", *(("thresholds", "layout") if is_of_mmort else ()))
         values = {
             name: checks.parsed(name, entries[name], finite=name != "thresholds") for name in names if name in entries
         }
@@ -142,7 +151,7 @@ def read_metadata(path: str, entries: Mapping[str, str]) -> Metadata:
         classes = values.get(CLASSES)
         if classes is not None:
             checks.require(CLASSES, classes, _NAMES)
-        settings, masks = values.get(PREPROCESSING), values.get(MASKS)
+        settings, masks, segmentation = (values.get(name) for name in (PREPROCESSING, MASKS, SEGMENTATION))
         if masks is None and MMORT_VERSION in entries and version == 0:
             masks = {}  # before mmort wrote "masks", all of its files had masks over boxes
         return Metadata(
@@ -151,6 +160,8 @@ def read_metadata(path: str, entries: Mapping[str, str]) -> Metadata:
             classes=tuple(classes) if classes else None,
             preprocessing=None if settings is None else read_preprocessing(settings),
             mask_format=None if masks is None else read_mask_format(masks),
+            segmentation=None if segmentation is None else _segmentation_format(segmentation),
+            palette=_palette(values.get("palette")),
             thresholds=values.get("thresholds"),
             angle_version=entries.get("angle_version") if is_of_mmort else None,
             texts=_encoder_file(values.get("texts")),
@@ -192,6 +203,20 @@ def _encoder_file(texts: Any) -> EncoderFile | None:
     checks.check_entries("texts", texts, _TEXTS)
     _require_all("texts", texts, _TEXTS)
     return EncoderFile(texts["encoder"], texts["digest"])
+
+
+def _segmentation_format(values: Any) -> SegmentationFormat:
+    """Return what the entry "segmentation" states."""
+    checks.check_entries(SEGMENTATION, values, _SEGMENTATION)
+    return SegmentationFormat.from_dict(values)
+
+
+def _palette(values: Any) -> tuple[tuple[int, int, int], ...] | None:
+    """Return the colours of the classes, if the file has any."""
+    if values is None:
+        return None
+    checks.require("palette", values, _COLOURS)
+    return tuple((red, green, blue) for red, green, blue in values)
 
 
 def is_complete(entries: Mapping[str, str]) -> bool:
@@ -281,6 +306,8 @@ _PREPROCESSING: dict[str, Any] = {
     "inclusive_boxes": checks.FLAG,
     "side_divisor": checks.integer(1, MAX_PADDING_STEP),
     "by_ratio": checks.FLAG,
+    "edge": checks.optional(checks.integer(1, MAX_PADDING_STEP)),
+    "crop": checks.optional(_SIZE),
     **{name: checks.words(*words) for name, words in preprocessing.WORDS.items()},
 }
 """The entries of "preprocessing", the fields of `Preprocessing`."""
@@ -307,6 +334,24 @@ def _is_file_name(value: Any) -> bool:
     """Return whether a value is the name of an ONNX file in the same folder."""
     return isinstance(value, str) and value.endswith(".onnx") and not set(value) & set("/\\:\0")
 
+
+def _is_palette(value: Any) -> bool:
+    """Return whether a value is a list of colours."""
+    level = checks.integer(0, 255)[0]
+    return isinstance(value, list) and all(
+        isinstance(colour, list) and len(colour) == 3 and all(map(level, colour)) for colour in value
+    )
+
+
+_COLOURS: checks.Rule = (_is_palette, "a list of red, green, blue, integers from 0 to 255")
+
+_SEGMENTATION: dict[str, Any] = {
+    "window": checks.optional(_SIZE),
+    "stride": checks.optional(_SIZE),
+    "align_corners": checks.FLAG,
+    "threshold": checks.optional(checks.number(0, 1)),
+}
+"""The entries of "segmentation", the fields of `SegmentationFormat`."""
 
 _TEXTS: dict[str, checks.Rule] = {
     "encoder": (_is_file_name, "the name of an ONNX file"),

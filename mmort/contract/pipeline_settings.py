@@ -8,6 +8,7 @@ from mmort.configs.data_preprocessor import DataPreprocessor
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.test_pipeline import (
     BatchShapes,
+    CenterCrop,
     CenterPad,
     FixScaleResize,
     FixShapeResize,
@@ -17,13 +18,14 @@ from mmort.configs.test_pipeline import (
     Normalize,
     Pad,
     Resize,
+    ResizeEdge,
     Step,
     TestPipeline,
     padding_value,
 )
 from mmort.contract.padding import Padding
 
-_ORDER = "LoadImageFromFile, Resize and Pad or RandomCenterCropPad, Normalize, Pad"
+_ORDER = "LoadImageFromFile, Resize or ResizeEdge, Pad, CenterCrop or RandomCenterCropPad, Normalize, Pad"
 
 
 def settings_of(config: DetectorConfig) -> dict[str, Any]:
@@ -82,9 +84,9 @@ def _stage(step: Step, *, after_normalize: bool) -> int | None:
     """Return where a step stands in `_ORDER`; None if it does not change the image."""
     if isinstance(step, Pad):
         return 4 if after_normalize else 2
-    if isinstance(step, (Resize, FixShapeResize, KeepRatioResize)):
+    if isinstance(step, (Resize, ResizeEdge, FixShapeResize, KeepRatioResize)):
         return 1
-    stages = {Load: 0, LetterResize: 2, CenterPad: 2, Normalize: 3}
+    stages = {Load: 0, LetterResize: 2, CenterPad: 2, CenterCrop: 2, Normalize: 3}
     return next((stage for kind, stage in stages.items() if isinstance(step, kind)), None)
 
 
@@ -98,7 +100,12 @@ def _settings(
         size = pipeline.size or step.size
         keep_ratio = not version_3 if step.keep_ratio is None else step.keep_ratio
         settings = {"keep_ratio": keep_ratio, "resize_backend": step.backend} | ({"size": size} if size else {})
+        settings |= {"interpolation": step.interpolation} if step.interpolation else {}
         return settings | ({"rounding": "truncate"} if isinstance(step, FixScaleResize) else {})
+    if isinstance(step, ResizeEdge):
+        return {"edge": step.scale, "resize_backend": step.backend, "interpolation": step.interpolation}
+    if isinstance(step, CenterCrop):
+        return {"crop": step.size}
     if isinstance(step, FixShapeResize):
         size, interpolation = (step.width, step.height), step.interpolation
         return {"keep_ratio": False, "size": size, "resize_backend": step.backend, "interpolation": interpolation}
@@ -202,6 +209,10 @@ def _model_settings(step: DataPreprocessor, before: dict[str, Any], channels: in
     if step.mean is not None and step.std is not None:
         mean, std = ((*values,) * (channels if len(values) == 1 else 1) for values in (step.mean, step.std))
         settings |= {"mean": mean, "std": std, "divide": True}
+    if step.padding_size is not None:
+        if "padding" in before:
+            raise ValueError("preprocessing: Pad beside a size of the data_preprocessor is not supported")
+        settings["padding"] = Padding(size=step.padding_size)
     if step.pad_size_divisor is not None:
         if before.get("size_divisor", 1) != 1:
             raise ValueError("preprocessing: Pad after Normalize beside pad_size_divisor is not supported")

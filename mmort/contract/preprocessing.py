@@ -160,6 +160,12 @@ class Preprocessing:
         Whether boxes are mapped to the original image by the ratio that it should have been resized by, as in YOLOX
         and YOLOv5, rather than by that of its sides in whole pixels; with `padding` on all sides, half pixels count.
         `keep_ratio` is true then, and `turn_size` false.
+    edge : int, optional
+        Resize the shorter side to this many pixels and the longer one by the same factor, rounded down, as
+        ``ResizeEdge`` of MMPretrain does.  There is no `size` then.
+    crop : (int, int), optional
+        Width and height of the part in the middle of the resized image that the network sees; `edge` or `size` must be
+        at least as large.
 
     Examples
     --------
@@ -193,6 +199,8 @@ class Preprocessing:
     color_type: ColorType = "color"
     side_divisor: int = 1
     by_ratio: bool = False
+    edge: int | None = None
+    crop: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         channels = {"color": 3, "grayscale": 1}.get(self.color_type, np.size(self.mean))
@@ -205,6 +213,7 @@ class Preprocessing:
             object.__setattr__(self, name, tuple(map(float, values)))
         if self.size is not None:
             object.__setattr__(self, "size", positive_size("size", self.size))
+        self._check_crop()
         if self.pad_or < 0:
             raise ValueError(f"preprocessing: pad_or must not be negative, got {self.pad_or}")
         if self.size_divisor < 1:
@@ -235,6 +244,21 @@ class Preprocessing:
             raise ValueError(
                 f"preprocessing: resize_backend must be 'cv2' with to_float32, got {self.resize_backend!r}, which "
                 "resizes uint8"
+            )
+
+    def _check_crop(self) -> None:
+        """Refuse an edge or a crop that does not suit the size."""
+        if self.edge is not None and (self.size is not None or self.edge < 1):
+            raise ValueError(f"preprocessing: edge must be positive, without size, got {self.edge} and {self.size}")
+        if self.crop is None:
+            return
+        object.__setattr__(self, "crop", positive_size("crop", self.crop))
+        exact = None if self.size is None or self.keep_ratio else self.size
+        resized = (self.edge, self.edge) if self.edge is not None else exact
+        if resized is None or self.crop[0] > resized[0] or self.crop[1] > resized[1]:
+            raise ValueError(
+                f"preprocessing: crop must be at most edge, or size without keep_ratio, got {self.crop}, {self.edge} "
+                f"and {self.size}"
             )
 
     @classmethod
@@ -326,6 +350,10 @@ class Preprocessing:
 
     def resized_size(self, width: int, height: int) -> tuple[int, int]:
         """Return the width and height to which an image of the given width and height is resized."""
+        if self.edge is not None:
+            if width < height:
+                return self.edge, int(self.edge * height / width)
+            return int(self.edge * width / height), self.edge
         if self.size is None:
             return width, height
         if not self.keep_ratio:
@@ -364,6 +392,8 @@ class Preprocessing:
 
     def _extreme_shapes(self) -> set[tuple[int, int]]:
         """Return the heights and widths of inputs for images of all proportions; none if images keep their size."""
+        if self.crop is not None:
+            return {self._pad_shape(*self._canvas_shape(*self.crop[::-1]))}
         if self.size is None:
             padded_to = self.padding.size if self.padding is not None else None
             return set() if padded_to is None else {self._pad_shape(*self._canvas_shape(*padded_to[::-1]))}
@@ -397,6 +427,8 @@ class Preprocessing:
         ori_shape : (int, int)
             Height and width of the original image.
         """
+        scale = np.array([resized.shape[1] / ori_shape[1], resized.shape[0] / ori_shape[0]] * 2, np.float32)
+        resized = self._cropped(resized)
         height, width = resized.shape[:2]
         padding = self.padding or Padding()
         shape, offset = self._canvas_shape(height, width, ori_shape), padding.offset(height, width, ori_shape)
@@ -419,7 +451,6 @@ class Preprocessing:
                 look_up(self._levels[channel], source, target)
             else:
                 target[:] = self._normalized(source, channel)
-        scale = np.array([width / ori_shape[1], height / ori_shape[0]] * 2, np.float32)
         box_offset: tuple[float, float] | None = None
         if self.by_ratio:
             assert self.size is not None
@@ -440,6 +471,16 @@ class Preprocessing:
             self.inclusive_boxes,
             box_offset,
         )
+
+    def _cropped(self, resized: NDArray[Any]) -> NDArray[Any]:
+        """Return the part in the middle of a resized image."""
+        if self.crop is None:
+            return resized
+        width, height = self.crop
+        top, left = (
+            max(0, round((side - crop) / 2)) for side, crop in zip(resized.shape, (height, width), strict=False)
+        )
+        return resized[top : top + height, left : left + width]
 
     def batch(self, images: Sequence[Prepared]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Stack preprocessed images of any sizes, padded with zeros to the largest height and width.
@@ -502,7 +543,7 @@ def require_fields(name: str, values: dict[str, Any], settings: type[Any]) -> No
         raise ValueError(f"{name} has no entry {', '.join(unknown)}; its entries: {', '.join(known)}")
 
 
-_RARE = {"color_type": "color", "side_divisor": 1, "by_ratio": False}
+_RARE = {"color_type": "color", "side_divisor": 1, "by_ratio": False, "edge": None, "crop": None}
 _RARE_PADDING = {"long_side": None, "margin": 0.0}
 """Settings, and those of the padding, that programs in other languages do not know, with their defaults."""
 

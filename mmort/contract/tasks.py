@@ -90,6 +90,8 @@ MASKS = Tensor("masks", "float32", ("N", "K", "h", "w"), "masks of dets, as the 
 SEMANTIC = Tensor("semantic", "float32", ("N", "S", "h", "w"), "logits of each kind of stuff, and of all things last")
 KEYPOINTS = Tensor("keypoints", "float32", ("N", "K", "3 P"), "x and y in pixels of input, and the score of each point")
 PANOPTIC = Tensor("panoptic", "int32", ("N", "H", "W"), "the id of each pixel's segment")
+SCORES = Tensor("scores", "float32", ("N", "K"), "the probability of each class")
+LOGITS = Tensor("logits", "float32", ("N", "K", "H", "W"), "logits of each class in each pixel of input")
 
 TEXT_INPUTS = (TEXT.name, TEXT_POSITIONS.name, TEXT_SHARES.name)
 """The inputs that words become."""
@@ -178,5 +180,9 @@ DETECTION = Task(
     for_programs=(PANOPTIC.name,),
 )
 
-TASKS = {task.name: task for task in (DETECTION,)}
+CLASSIFICATION = Task("classification", inputs=(INPUT,), outputs=(SCORES,), forms=((SCORES.name,),))
+
+SEGMENTATION = Task("segmentation", inputs=(INPUT,), outputs=(LOGITS,), forms=((LOGITS.name,),))
+
+TASKS = {task.name: task for task in (DETECTION, CLASSIFICATION, SEGMENTATION)}
 """All tasks by name."""

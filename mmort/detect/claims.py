@@ -80,6 +80,11 @@ def family_of(config: DetectorConfig) -> Callable[[DetectorConfig, Parts], Detec
     ValueError
         If the config has no model, or its head is missing or not supported; the message names it.
     """
+    if config.package is not None:
+        raise ValueError(
+            f"detect.build: {config.package.name}'s models are not supported as detectors; mmort export --original "
+            f"exports them from its own code, which it executes ({config.package.command})"
+        )
     branch = branch_of(config)
     model = config.model
     entry = _last_head(model)

@@ -1,10 +1,13 @@
-"""What a detector finds, in numpy: detections, masks, panoptic maps, rotated boxes.  Drawing them needs OpenCV.
+"""What a model finds, in numpy: detections, masks, panoptic maps, rotated boxes, classes.  Drawing them needs OpenCV.
 
-`Detections` are those in one image.  What predicts, evaluates, verifies and compares detectors shares these modules.
+`Detections` are those in one image, `Classes` those of a classifier, and a `SegmentationMap` has a class in each pixel.
+What predicts, evaluates, verifies and compares models shares these modules.
 """
 
+from mmort.detections.classes import Classes
 from mmort.detections.detections import Detections
 from mmort.detections.masks import BoxMasks, ImageMasks, paste_masks
 from mmort.detections.panoptic import PanopticFormat
+from mmort.detections.segmentation_map import SegmentationMap
 
-__all__ = ["BoxMasks", "Detections", "ImageMasks", "PanopticFormat", "paste_masks"]
+__all__ = ["BoxMasks", "Classes", "Detections", "ImageMasks", "PanopticFormat", "SegmentationMap", "paste_masks"]

@@ -519,11 +519,9 @@ class Detections:
         ImportError
             If OpenCV is not installed.
         """
-        from mmort.images import write_image
+        from mmort.detections.drawing import save_drawn
 
-        if isinstance(image, (str, os.PathLike)) and os.path.exists(path) and os.path.samefile(path, image):
-            raise ValueError(f"save: the annotated image would replace {os.fspath(image)}; give another name")
-        write_image(path, self.plot(image, scale=scale))
+        save_drawn(path, image, lambda: self.plot(image, scale=scale))
 
     def _with_segmentation(self, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Add each detection's mask to its entry, if the detector makes masks."""

@@ -1,4 +1,4 @@
-"""Draw detections on images with OpenCV, and arrange images on one sheet.
+"""Draw what models find on images with OpenCV, and arrange images on one sheet.
 
 Lines and letters grow with the image.  A pixel has the tint of only one mask, that of the smallest detection there, so
 that a hundred masks do not bury the image; their outlines are all drawn.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import colorsys
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,12 +17,16 @@ from numpy.typing import NDArray
 
 from mmort.detections.labels import Colour, Font, place_labels
 from mmort.detections.masks import Region
-from mmort.images import Image, as_image, opencv
+from mmort.images import Image, as_image, opencv, write_image
 
 if TYPE_CHECKING:
+    from mmort.detections.classes import Classes
     from mmort.detections.detections import Detections
+    from mmort.detections.segmentation_map import SegmentationMap
 
 MASK_OPACITY = 0.4
+MAP_OPACITY = 0.5  # of a segmentation, which covers all of the image
+MIN_NAMED_SHARE = 0.01  # of the image's pixels, that a class has whose name is drawn
 LINES_PER_SIDE = 270  # a side is the square root of the image's area
 FRACTION_BITS = 4  # of the coordinates of polygons
 MIN_KEYPOINT_SCORE = 0.5  # of those that are drawn: points that are not visible have a low one
@@ -78,12 +82,7 @@ def draw(image: NDArray[np.uint8] | str | os.PathLike[str], detections: Detectio
     (96, 128, 3)
     """
     cv2 = opencv()
-    image = as_image("draw", image)
-    if image.shape[:2] != tuple(detections.image_size):
-        raise ValueError(f"draw: image is {image.shape[:2]}, but the detections are for {detections.image_size}")
-    if not 0 < scale < math.inf:
-        raise ValueError(f"draw: scale must be positive, got {scale}")
-    canvas = _resized(image, scale)
+    canvas = _canvas(image, detections, scale)
     height, width = canvas.shape[:2]
     thickness = max(1, round(math.sqrt(height * width) / LINES_PER_SIDE))
     boxes = np.clip(np.nan_to_num(detections.boxes) * scale, 0, np.array([width, height, width, height]))
@@ -110,10 +109,73 @@ def draw(image: NDArray[np.uint8] | str | os.PathLike[str], detections: Detectio
     return canvas
 
 
-def draw_beside(image: Image, versions: Sequence[Detections]) -> Image:
-    """Draw each version of the detections on a copy of an image, and put these side by side."""
+def draw_classes(image: NDArray[np.uint8] | str | os.PathLike[str], classes: Classes, *, scale: float = 1.0) -> Image:
+    """Write the names and scores of classes on a copy of an image, below each other; see `draw`."""
+    canvas = _canvas(image, classes, scale)
+    height, width = canvas.shape[:2]
+    corner = np.tile(np.array([0, 0, width, height], np.float32), (len(classes), 1))
+    colours = [class_colour(label) for label in classes.labels.tolist()]
+    for label in place_labels(classes.names, classes.scores.tolist(), corner, colours, (height, width)):
+        label.draw(canvas)
+    return canvas
+
+
+def draw_segmentation(
+    image: NDArray[np.uint8] | str | os.PathLike[str], segmentation: SegmentationMap, *, scale: float = 1.0
+) -> Image:
+    """Tint a copy of an image with the colours of its pixels' classes, and name those that have many; see `draw`."""
+    cv2 = opencv()
+    canvas = _canvas(image, segmentation, scale)
+    height, width = canvas.shape[:2]
+    colours = cv2.resize(segmentation.colours(), (width, height), interpolation=cv2.INTER_NEAREST)
+    cv2.addWeighted(colours, MAP_OPACITY, canvas, 1 - MAP_OPACITY, 0, dst=canvas)
+    named = segmentation.labels[segmentation.shares >= MIN_NAMED_SHARE].tolist()
+    masks = [segmentation.mask(label) for label in named]
+    boxes = [cv2.boundingRect(mask.astype(np.uint8)) for mask in masks]
+    corners = np.array([(x, y, x + w, y + h) for x, y, w, h in boxes], np.float32).reshape(-1, 4) * scale
+    of_classes = [_colour_of(segmentation, label) for label in named]
+    names = [segmentation.class_names[label] for label in named]
+    for label in place_labels(names, [math.nan] * len(names), corners, of_classes, (height, width)):
+        label.draw(canvas)
+    return canvas
+
+
+def _colour_of(segmentation: SegmentationMap, label: int) -> Colour:
+    """Return the colour of a class, blue, green, red."""
+    if segmentation.palette is None:
+        return class_colour(label)
+    red, green, blue = segmentation.palette[label]
+    return blue, green, red
+
+
+def save_drawn(
+    path: str | os.PathLike[str], image: NDArray[np.uint8] | str | os.PathLike[str], plot: Callable[[], Image]
+) -> None:
+    """Write what a function draws on an image to a file, which must not be that of the image."""
+    if isinstance(image, (str, os.PathLike)) and os.path.exists(path) and os.path.samefile(path, image):
+        raise ValueError(f"save: the annotated image would replace {os.fspath(image)}; give another name")
+    write_image(path, plot())
+
+
+def _canvas(
+    image: NDArray[np.uint8] | str | os.PathLike[str],
+    result: Detections | Classes | SegmentationMap,
+    scale: float,
+) -> Image:
+    """Return a copy of the image to draw on; ValueError if a result is not for it, or the scale is not positive."""
+    image = as_image("draw", image)
+    if image.shape[:2] != tuple(result.image_size):
+        kind = {"Detections": "detections are", "Classes": "classes are"}.get(type(result).__name__, "map is")
+        raise ValueError(f"draw: image is {image.shape[:2]}, but the {kind} for {result.image_size}")
+    if not 0 < scale < math.inf:
+        raise ValueError(f"draw: scale must be positive, got {scale}")
+    return _resized(image, scale)
+
+
+def draw_beside(image: Image, versions: Sequence[Detections | Classes | SegmentationMap]) -> Image:
+    """Draw each version of what was found on a copy of an image, and put these side by side."""
     gap = np.full((image.shape[0], MARGIN, 3), BACKGROUND, np.uint8)
-    panels = [panel for version in versions for panel in (gap, draw(image, version))]
+    panels = [panel for version in versions for panel in (gap, version.plot(image))]
     return np.concatenate(panels[1:], axis=1)
 
 

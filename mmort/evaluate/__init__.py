@@ -7,6 +7,7 @@
 from mmort.evaluate.analysis import Analysis, analyze
 from mmort.evaluate.browsing import browse
 from mmort.evaluate.class_selection import select_classes
+from mmort.evaluate.classification import ClassificationDataset, ClassificationOptions
 from mmort.evaluate.coco import Coco90Dataset, CocoDataset, Objects365V1Dataset
 from mmort.evaluate.coco_metrics import CocoOptions
 from mmort.evaluate.coco_panoptic import CocoPanopticDataset, PanopticOptions
@@ -18,6 +19,7 @@ from mmort.evaluate.evaluation import Evaluation, Predict, collect, evaluate
 from mmort.evaluate.lvis import LvisDataset, LvisOptions
 from mmort.evaluate.results import ImageResult, write_results
 from mmort.evaluate.saved_results import read_results
+from mmort.evaluate.segmentation import SegmentationDataset, SegmentationOptions
 from mmort.evaluate.testing import PipelineWarning, TestOptions, TestResult, TrainedNetwork, score_results, test
 from mmort.evaluate.unlabelled import UnlabelledDataset
 from mmort.evaluate.voc import VocDataset, VocOptions
@@ -25,6 +27,8 @@ from mmort.evaluate.yolo import YoloDataset
 
 __all__ = [
     "Analysis",
+    "ClassificationDataset",
+    "ClassificationOptions",
     "Coco90Dataset",
     "CocoDataset",
     "CocoOptions",
@@ -44,6 +48,8 @@ __all__ = [
     "PanopticOptions",
     "PipelineWarning",
     "Predict",
+    "SegmentationDataset",
+    "SegmentationOptions",
     "SubmissionDataset",
     "TestOptions",
     "TestResult",

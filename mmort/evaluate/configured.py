@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from mmort.configs.data_sets import METRICS_OF_TYPES, OTHER_FORMATS, classes_of, dict_of, type_of
+from mmort.configs.data_sets import METRICS_OF_TYPES, OTHER_FORMATS, classes_of, dict_of, named_classes, type_of
 from mmort.configs.layout import DetectorConfig
+from mmort.evaluate.classification import ClassificationDataset, ClassificationOptions
 from mmort.evaluate.coco import Coco90Dataset, CocoDataset, Objects365V1Dataset
 from mmort.evaluate.coco_metrics import CocoOptions
 from mmort.evaluate.coco_panoptic import CocoPanopticDataset, PanopticOptions
@@ -19,12 +20,19 @@ from mmort.evaluate.concatenated import ConcatenatedDataset
 from mmort.evaluate.dataset import Dataset, DatasetWarning
 from mmort.evaluate.dota import DotaDataset, DotaOptions
 from mmort.evaluate.lvis import LvisDataset, LvisOptions, NotFederatedError
+from mmort.evaluate.segmentation import SegmentationDataset, SegmentationOptions, read_segmentation_entry
 from mmort.evaluate.voc import VocDataset, VocOptions
 from mmort.evaluate.yolo import Split, YoloDataset
 
 _Path: TypeAlias = str | os.PathLike[str]
 
-_OPTIONS = {"bbox": CocoOptions, "PQ": PanopticOptions, "mAP": VocOptions}
+_OPTIONS = {
+    "bbox": CocoOptions,
+    "PQ": PanopticOptions,
+    "mAP": VocOptions,
+    "mIoU": SegmentationOptions,
+    "accuracy": ClassificationOptions,
+}
 """The options of data sets by the first of their metrics."""
 
 _SUFFIXES = {".json": "CocoDataset", ".txt": "VOCDataset", ".yaml": "YoloDataset", ".yml": "YoloDataset"}
@@ -102,6 +110,10 @@ def dataset_of(
         return _open(None, {}, tuple(classes), replaced)
     layout = DetectorConfig(config)
     entries = layout.test_data_sets
+    if layout.package is not None:
+        if len(entries) > 1:
+            raise ValueError(f"evaluate: the config must have one test data set, got {len(entries)}")
+        return _open_package(layout, entries[0], tuple(classes), replaced)
     if len(entries) > 1 and (annotation_file is not None or image_dir is not None):
         raise ValueError(
             f"evaluate: the config tests on {len(entries)} data sets, so an annotation file or an image directory must "
@@ -169,6 +181,31 @@ def _open(
         warnings.warn(text, DatasetWarning, stacklevel=3)
     types = {"Coco90Dataset": Coco90Dataset, "Objects365V1Dataset": Objects365V1Dataset}
     return types.get(kind, CocoDataset)(annotations, images, names, labels_by_name=replaced.labels_by_name)
+
+
+def _open_package(
+    config: DetectorConfig, entry: Mapping[str, Any], classes: tuple[str, ...], replaced: _Arguments
+) -> Dataset:
+    """Open a data set of MMPretrain or MMSegmentation by its entry of a config."""
+    root = _Root(config, entry, replaced.data_root)
+    prefixes, names = entry.get("data_prefix"), named_classes(entry)
+    if names is not None and classes and names != classes:
+        raise ValueError(
+            "evaluate: the model's classes are not those of the config's data set; "
+            f"model: {', '.join(classes)}; data set: {', '.join(names)}"
+        )
+    prefix = prefixes if isinstance(prefixes, Mapping) else {"img_path": prefixes}
+    images = root.path(prefix.get("img_path") or "") if replaced.image_dir is None else Path(replaced.image_dir)
+    if config.package is not None and config.package.module == "mmpretrain":
+        listed = replaced.annotation_file or (root.path(entry["ann_file"]) if entry.get("ann_file") else None)
+        return ClassificationDataset(images, listed, names or classes or None)
+    settings = read_segmentation_entry(entry)
+    maps = replaced.annotation_file or root.path(prefix.get("seg_map_path") or "")
+    names = names or classes or settings.classes
+    if not names:
+        raise ValueError("evaluate: neither the file nor the config's data set names the classes of the pixels")
+    listed = root.path(entry["ann_file"]) if entry.get("ann_file") else None
+    return SegmentationDataset(images, maps, names, listed, settings)
 
 
 def batch_size_of(config: Mapping[str, Any]) -> int:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from mmort.contract import DETECTION, Task
 from mmort.evaluate.image_objects import ImageObjects
 from mmort.evaluate.results import ImageResult
 
@@ -66,8 +67,11 @@ class Dataset(ABC):
         Class names by label.
     metric_names : tuple of str
         The metrics that `score` computes.
+    task : Task
+        Whose results `score` measures.
     """
 
+    task: ClassVar[Task] = DETECTION
     metric_names: ClassVar[tuple[str, ...]]
     metric_advice: ClassVar[str] = ""  # follows them in a message
     images: tuple[DatasetImage, ...]
@@ -96,6 +100,10 @@ class Dataset(ABC):
     def objects(self) -> list[ImageObjects] | None:
         """Return the objects of each image; None if the data set has none, or none with boxes."""
         return None
+
+    def result_of(self, image: DatasetImage, found: Any) -> Any:
+        """Return what `score` needs of what was found in an image, where these are no detections."""
+        raise NotImplementedError
 
     @abstractmethod
     def score(self, results: Sequence[ImageResult], metrics: Sequence[str], options: Mapping[str, Any]) -> Metrics:

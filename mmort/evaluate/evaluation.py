@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mmort.contract import DETECTION
 from mmort.evaluate.coco_format import listed
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
 from mmort.evaluate.results import ImageResult
@@ -49,7 +50,7 @@ class Evaluation:
         dataset.check(metrics, options)
         self.dataset, self.metric_names, self.options = dataset, tuple(metrics), options
         self.masks = bool({"segm", "PQ"} & set(metrics)) if masks is None else masks
-        self._results: dict[DatasetImage, ImageResult] = {}
+        self._results: dict[DatasetImage, Any] = {}
 
     def add(self, image: DatasetImage, detections: Detections) -> None:
         """Add the detections in one of the data set's images.
@@ -59,6 +60,9 @@ class Evaluation:
         ValueError
             If a label is not one of the data set's classes, or the metrics need masks and there are none.
         """
+        if self.dataset.task is not DETECTION:
+            self._results[image] = self.dataset.result_of(image, detections)
+            return
         if "segm" in self.metric_names and not detections.has_masks:
             raise ValueError("evaluate: segm needs masks, but the detector makes none")
         if "PQ" in self.metric_names and detections.segments is None:

@@ -13,6 +13,7 @@ from typing import Any, Protocol, cast
 
 from mmort import __version__
 from mmort._files.outputs import require_new, require_output, write_output
+from mmort.contract import DETECTION
 from mmort.detections.detections import Detections
 from mmort.detections.drawing import draw_beside
 from mmort.evaluate.analysis import analyze, write_report
@@ -210,6 +211,12 @@ def test(
         preprocessing=_preprocessing(network, config),
         score_threshold=0,
     )
+    if predictor.task is not dataset.task:
+        raise ValueError(
+            f"test: the model must be a {dataset.task.name}, as the data set is for one, got a {predictor.task.name}"
+        )
+    if options.output is not None and dataset.task is not DETECTION:
+        raise ValueError("test: output is for detections; mmort predict --output writes the results of other tasks")
     batch_size = batch_size_of(config or {}) if options.batch_size is None else options.batch_size
     run_predictor = Predictor.predict if views is None else views.predict
     run: Predict = partial(run_predictor, predictor, batch_size=batch_size)
@@ -404,7 +411,8 @@ def _shown(
         annotated.refuse_to_replace(paths)
     objects: Sequence[ImageObjects | None] = dataset.objects() or [None] * len(paths)
     for image, truth, detections in zip(dataset.images, objects, predict(paths), strict=True):
-        visible = [detections.above(options.show_score_thr)]
+        is_detection = isinstance(detections, Detections)
+        visible = [detections.above(options.show_score_thr) if is_detection else detections]
         if truth is not None:
             visible.insert(0, truth.as_detections(dataset.classes, detections.image_size))
         problem = None if annotated is None else annotated.try_to_write(image.path, *visible)

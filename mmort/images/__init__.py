@@ -8,6 +8,7 @@ the same bits.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -215,6 +216,46 @@ def decode_image(data: bytes, color_type: ColorType = "color") -> Image:
         return image[..., None] if image.ndim == 2 else image
     # OpenCV 5 does not repeat the grey of PFM files.
     return cv2.cvtColor(image, cv2.COLOR_GRAY2BGR) if image.ndim == 2 else image
+
+
+def read_label_map(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
+    """Read the labels of a map's pixels, (H, W): grey levels, or the indices of a palette.
+
+    Raises
+    ------
+    ValueError
+        If the file cannot be decoded, or has more than one channel; or decoding would take as much memory as
+        `read_image` refuses.
+    OSError
+        If it cannot be opened.
+    ImportError
+        If it has a palette, which OpenCV does not keep, and Pillow is not installed.
+    """
+    data = read_bytes("map of labels", path, MAX_IMAGE_BYTES)
+    has_palette = data.startswith(b"\x89PNG") and b"PLTE" in data[:PALETTE_WITHIN]
+    try:
+        labels = _palette_indices(data) if has_palette else decode_image(data, "unchanged").squeeze()
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    if labels.ndim != 2:
+        raise ValueError(f"{path}: a map of labels must have one channel, got {[*labels.shape]}")
+    return labels.astype(np.uint8)
+
+
+PALETTE_WITHIN = 2**16
+"""Bytes of a PNG file in which its palette begins, after chunks of text and colour profiles."""
+
+
+def _palette_indices(data: bytes) -> NDArray[Any]:
+    """Decode a PNG file with a palette."""
+    pillow = _pillow()
+    asked = demand(data)
+    if asked is not None:
+        require_proportion(asked, len(data))
+    try:
+        return np.asarray(pillow.open(io.BytesIO(data)))
+    except (OSError, SyntaxError, pillow.DecompressionBombError) as error:
+        raise ValueError(f"not an image that Pillow reads: {error}") from None
 
 
 def require_proportion(asked: Demand, size: int) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 from mmort._files.inputs import open_regular
 from mmort._files.outputs import inside, make_folder, require_folder
 from mmort.detections.detections import Detections
-from mmort.detections.drawing import draw
 from mmort.images import Image
 from mmort.predict.engines.network import DetectorFile
 from mmort.predict.image_files import is_pattern, list_images
@@ -308,7 +307,7 @@ def _predict_video(
             if record is not None:
                 record.add(name, detections, frame=frame.number, time=frame.time)
             if drawn is not None:
-                drawn.add(draw(frame.image, detections))
+                drawn.add(detections.plot(frame.image))
             if each is not None:
                 each(Outcome(name, detections, None, frame.number, frame.time))
             read += 1

@@ -18,23 +18,28 @@ from numpy.typing import NDArray
 
 from mmort._kernels import as_integer
 from mmort.configs.captions import Prompt, Texts
-from mmort.contract import DETECTION, Prepared, Preprocessing
+from mmort.contract import CLASSIFICATION, DETECTION, SEGMENTATION, Prepared, Preprocessing, SegmentationFormat, Task
 from mmort.detections.detections import Detections
 from mmort.images import Image, decode_image
-from mmort.predict.engines.network import ADVICE_WITH_CONFIG, DetectorFile, Network
+from mmort.predict.classification import ClassPostprocessing
+from mmort.predict.engines.network import ADVICE_WITH_CONFIG, DetectorFile, Network, task_of
 from mmort.predict.engines.onnxruntime import OnnxRuntime
 from mmort.predict.engines.ray import Ray
 from mmort.predict.fixed_size import FixedSizeWarning, effect, fit
 from mmort.predict.image_files import is_pattern, list_images
 from mmort.predict.postprocessing import Postprocessing
 from mmort.predict.reading import Chunk, Reader
+from mmort.predict.segmentation import SegmentationPostprocessing, logits_of
 from mmort.predict.video import is_video
 
 ImageSource: TypeAlias = Image | str | os.PathLike[str] | bytes
 """An image: an array (H, W, 3) of uint8 in blue, green, red, the path of a file, or the bytes of a file."""
 
 
-_Batch: TypeAlias = tuple[list["Detections | Exception"], bool, Exception | None]
+Result: TypeAlias = Detections | Any
+"""`Detections`; of files of another task, `mmort.predict.Classes` or `mmort.predict.SegmentationMap`."""
+
+_Batch: TypeAlias = tuple[list["Result | Exception"], bool, Exception | None]
 """What a batch gave, whether it is the last one, and what the iterator of images raised then."""
 
 
@@ -46,8 +51,26 @@ def _refuse_video(path: str | os.PathLike[str]) -> None:
         )
 
 
+def _postprocessing(
+    network: Network, classes: tuple[str, ...], score_threshold: float
+) -> Postprocessing | ClassPostprocessing | SegmentationPostprocessing:
+    """Return what is done with the outputs of a network, by its task."""
+    detections = Postprocessing(classes, score_threshold)  # which checks the threshold
+    if not isinstance(network, DetectorFile) or task_of(network) is DETECTION:
+        return detections
+    metadata = network.contract.metadata
+    if task_of(network) is CLASSIFICATION:
+        return ClassPostprocessing(classes, score_threshold)
+    assert task_of(network) is SEGMENTATION
+    format = metadata.segmentation or SegmentationFormat()
+    return SegmentationPostprocessing(classes, score_threshold, format, metadata.palette)
+
+
 class Predictor:
-    """A detector that is called with images.
+    """A detector, a classifier or a semantic segmentation that is called with images.
+
+    What it returns depends on the file: `Detections` as below, or `mmort.predict.Classes`, or
+    `mmort.predict.SegmentationMap`.
 
     Parameters
     ----------
@@ -134,7 +157,7 @@ class Predictor:
         self.network: Network = network
         self.preprocessing = preprocessing
         self._warned_of_padding = False
-        self._postprocessing = Postprocessing(tuple(classes or ()), score_threshold)
+        self._postprocessing = _postprocessing(network, tuple(classes or ()), score_threshold)
 
     def with_texts(self, texts: Texts) -> Predictor:
         """Return a predictor that looks for something else, and shares the detector and its memory with this one.
@@ -162,6 +185,17 @@ class Predictor:
         return predictor
 
     @property
+    def task(self) -> Task:
+        """The row of the table of tasks that the file is of; that of detectors for a model without a file."""
+        return task_of(self.network)
+
+    @property
+    def _segmentation(self) -> SegmentationFormat | None:
+        """The format of a semantic segmentation's logits; None of other tasks."""
+        postprocessing = self._postprocessing
+        return postprocessing.format if isinstance(postprocessing, SegmentationPostprocessing) else None
+
+    @property
     def parallel(self) -> int:
         """Batches that `predict` runs at the same time."""
         return self.network.parallel if isinstance(self.network, DetectorFile) else 1
@@ -182,14 +216,14 @@ class Predictor:
         return f"<Predictor: {model}, {classes}, score threshold {self.score_threshold:g}>"
 
     @overload
-    def __call__(self, image: ImageSource) -> Detections: ...
+    def __call__(self, image: ImageSource) -> Result: ...
     @overload
-    def __call__(self, image: list[ImageSource] | tuple[ImageSource, ...]) -> list[Detections]: ...
+    def __call__(self, image: list[ImageSource] | tuple[ImageSource, ...]) -> list[Result]: ...
     @overload
     def __call__(self, image: Mapping[str, Any]) -> dict[str, Any]: ...
     def __call__(
         self, image: ImageSource | list[ImageSource] | tuple[ImageSource, ...] | Mapping[str, Any]
-    ) -> Detections | list[Detections] | dict[str, Any]:
+    ) -> Result | list[Result] | dict[str, Any]:
         """Detect objects in an image, in a list of images as one batch, or in a batch of Ray Data.
 
         Parameters
@@ -235,18 +269,18 @@ class Predictor:
         batch_size: int = ...,
         *,
         return_exceptions: Literal[False] = ...,
-    ) -> Iterator[Detections]: ...
+    ) -> Iterator[Result]: ...
     @overload
     def predict(
         self, images: str | os.PathLike[str] | Iterable[ImageSource], batch_size: int = ..., *, return_exceptions: bool
-    ) -> Iterator[Detections | Exception]: ...
+    ) -> Iterator[Result | Exception]: ...
     def predict(
         self,
         images: str | os.PathLike[str] | Iterable[ImageSource],
         batch_size: int = 1,
         *,
         return_exceptions: bool = False,
-    ) -> Iterator[Detections | Exception]:
+    ) -> Iterator[Result | Exception]:
         """Detect objects in many images; the next ones are read and preprocessed while the detector runs.
 
         The detector runs in threads of its own, as many as its network's ``parallel``.
@@ -289,7 +323,7 @@ class Predictor:
             return self.cluster.outcomes(worker, images, batch_size, return_exceptions=return_exceptions)
         return self._outcomes(iter(images), batch_size, return_exceptions)
 
-    def run(self, images: Sequence[Prepared]) -> list[Detections]:
+    def run(self, images: Sequence[Prepared]) -> list[Result]:
         """Detect objects in images that are preprocessed already, in one batch.
 
         With a file of ``mmort adopt``, images of different sizes run apart, as padding would change what is detected.
@@ -307,7 +341,7 @@ class Predictor:
         ValueError
             If an image does not fit a file of fixed size, or the network's outputs are not detections.
         """
-        found: dict[int, Detections] = {}
+        found: dict[int, Result] = {}
         for indices in self._chunks(images):
             chunk = [images[index] for index in indices]
             input, img_shape = self.input_of(chunk)
@@ -322,6 +356,8 @@ class Predictor:
 
         This is the second stage of `run`.
         """
+        if self._segmentation is not None:
+            return [logits_of(self._window, input, self._segmentation)]
         if not isinstance(self.network, DetectorFile) or not self.network.contract.takes_ori_shape:
             return self.network(input, img_shape)
         ori_shape = np.zeros((len(input), 2), np.int64)
@@ -332,6 +368,7 @@ class Predictor:
         """Yield the indices of images that the network takes together."""
         number, *sides = self.network.input_shape
         separates = isinstance(self.network, DetectorFile) and self.network.contract.is_adopted and None in sides
+        separates |= self._segmentation is not None  # MMSegmentation pads no image to the size of another
         groups: dict[tuple[int, int] | None, list[int]] = {}
         for index, image in enumerate(images):
             groups.setdefault(image.pad_shape if separates else None, []).append(index)
@@ -349,6 +386,8 @@ class Predictor:
             If an image does not fit a file of fixed size.
         """
         batch, img_shape = self.preprocessing.batch(images)
+        if self._segmentation is not None and self._segmentation.window is not None:
+            return batch, img_shape  # it is the windows that must fit
         input, img_shape = fit(batch, img_shape, self.network.input_shape)
         if input.shape[2:] != batch.shape[2:]:
             self._warn_of_padding(batch.shape[2:], input.shape[2:])
@@ -356,7 +395,7 @@ class Predictor:
 
     def detections_of(
         self, images: Sequence[Prepared], input: NDArray[np.float32], outputs: Sequence[NDArray[Any]]
-    ) -> list[Detections]:
+    ) -> list[Result]:
         """Return what the network's outputs for `input` say of the images in it: the last stage of `run`.
 
         Raises
@@ -364,13 +403,24 @@ class Predictor:
         ValueError
             If the outputs are not detections.
         """
-        DETECTION.check_arrays(outputs, len(input))
+        self.task.check_arrays(outputs, len(input))
         return [
             self._postprocessing(
                 image, input.shape[2:], [output[index] for output in outputs], self.network.mask_format
             )
             for index, image in enumerate(images)
         ]
+
+    def _window(self, input: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the logits of a batch of windows, which are padded for a file of one size."""
+        img_shape = np.array([input.shape[2:]] * len(input), np.int64)
+        padded, shapes = fit(input, img_shape, self.network.input_shape)
+        if padded.shape[2:] != input.shape[2:]:
+            self._warn_of_padding(input.shape[2:], padded.shape[2:])
+        outputs = self.network(padded, shapes)
+        self.task.check_arrays(outputs, len(padded))
+        logits: NDArray[np.float32] = outputs[0][: len(input), :, : input.shape[2], : input.shape[3]]
+        return logits
 
     def _warn_of_padding(self, shape: tuple[int, ...], padded: tuple[int, ...]) -> None:
         """Warn, once, that the model takes inputs of one size only, and images have another."""
@@ -393,7 +443,7 @@ class Predictor:
 
     def _outcomes(
         self, images: Iterator[ImageSource], batch_size: int, return_exceptions: bool
-    ) -> Iterator[Detections | Exception]:
+    ) -> Iterator[Result | Exception]:
         """Yield each image's detections, or its exception."""
         with ExitStack() as stack:
 
@@ -436,11 +486,11 @@ class Predictor:
         chunk = read.result()
         return list(self._run_batch([item.result() for item in chunk.items])), chunk.is_last, chunk.error
 
-    def _run_batch(self, batch: Sequence[Prepared | Exception]) -> Iterator[Detections | Exception]:
+    def _run_batch(self, batch: Sequence[Prepared | Exception]) -> Iterator[Result | Exception]:
         """Run the images of a batch that could be preprocessed."""
         images = [image for image in batch if isinstance(image, Prepared)]
         try:
-            results: Iterator[Detections | Exception] = iter(self.run(images))
+            results: Iterator[Result | Exception] = iter(self.run(images))
         except Exception as error:  # ONNX Runtime's exceptions have no common class
             # One image may have failed the whole batch: each runs alone, so that only that one is lost.
             alone = (self._run_batch([image]) for image in images)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmort import ops
+from mmort.contract import DETECTION
 from mmort.detections.detections import Detections
 from mmort.detections.masks import Masks, Region
 from mmort.images import Image
@@ -134,6 +135,11 @@ def predict_windows(
     >>> len(predict_windows(Predictor(MODEL), IMAGES[0], Windows(140, 60)).above(0.9))
     6
     """
+    if predictor.task is not DETECTION:
+        raise ValueError(
+            f"predict_windows: what a {predictor.task.name} finds in windows is not merged; a file of a segmentation "
+            "has the windows that its config slides over an image"
+        )
     with open_pixels(image, predictor.preprocessing.color_type) as pixels:
         positions = windows.positions(pixels.height, pixels.width)
 

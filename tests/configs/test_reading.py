@@ -140,6 +140,7 @@ def test_refused(config, text, line, message):
         "a = []\na.append(a)",
         "a = dict()\na['a'] = a",
         "a = sum([[0] * 1000] * 3000, [])",
+        "a = round(1, -10**9)",
         "a = sorted([[0] * 1000] * 10 ** 5)",
         "a = 1" + " + 1" * 10**5,
         "a = " + "[" * 10**4 + "]" * 10**4,
@@ -149,7 +150,7 @@ def test_refused(config, text, line, message):
         "a = f'" + "{1}" * 25_000 + "'",
         "a = '" + "{}" * 30_000 + "'.format(*range(30_000))",
     ],
-    ids=range(29),
+    ids=range(30),
 )
 def test_bombs(config, text, small_budget):
     refused_in_time(config, text, limit=0.5)

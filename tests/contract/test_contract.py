@@ -23,6 +23,7 @@ from mmort.contract import (
     Metadata,
     Padding,
     Preprocessing,
+    SegmentationFormat,
     check,
     read,
     read_metadata,
@@ -40,6 +41,8 @@ THEIRS = {
     "evaluate/mean_ap.py": "a column of MMDetection's table",
     "onnx/adopt/recognize.py": "RF-DETR's names",
     "onnx/verify/detections.py": "the comparison of two files",
+    "original/adapters.py": "keys of MMSegmentation's images",
+    "original/ends.py": "keys of MMCV's images",
     "torch/functions.py": "an argument of MMCV's nms_match",
 }
 """Modules that have the contract's words, and why."""
@@ -145,6 +148,8 @@ def test_every_field_is_written():
         classes=("a",),
         preprocessing=Preprocessing(),
         mask_format=MaskFormat(),
+        segmentation=SegmentationFormat((4, 6), (2, 3), True, 0.5),
+        palette=((1, 2, 3),),
         thresholds={},
         angle_version="oc",
         texts=EncoderFile("a.texts.onnx", "1f"),
@@ -190,7 +195,10 @@ def test_files_of_mmdetection_state_nothing():
             r"x: metadata that mmort cannot read: a later mmort wrote the file, by version 2 of the contract, and this "
             r"one knows version 1; pip install --upgrade mmort$",
         ),
-        ({"version": VERSION, "task": "a later one"}, "mmort_contract.task must be 'detection', got \"a later one\""),
+        (
+            {"version": VERSION, "task": "a later one"},
+            "mmort_contract.task must be 'detection' or 'classification' or 'segmentation', got \"a later one\"",
+        ),
         ({"version": 0, "task": "detection"}, r"mmort_contract.version must be an integer from 1 to \d+, got 0"),
         ({"version": True, "task": "detection"}, r"mmort_contract.version must be an integer from 1 to \d+, got true"),
         ({"task": "detection"}, "mmort_contract must have version"),

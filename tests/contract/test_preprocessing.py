@@ -228,7 +228,12 @@ def test_paddings_of_three_values_are_of_blue_green_and_red():
         ({"std": [1, 2, 3]}, "must have both mean and std or neither"),
         ({"bgr_to_rgb": True, "rgb_to_bgr": True}, "both bgr_to_rgb and rgb_to_bgr"),
         ({"colour": 1}, "data_preprocessor with colour is not supported"),
-        ({"type": "SegDataPreProcessor"}, "data_preprocessor SegDataPreProcessor is not supported"),
+        ({"type": "HSIDataPreprocessor"}, "data_preprocessor HSIDataPreprocessor is not supported"),
+        ({"type": "SegDataPreProcessor", "pad_value": 0}, r"data_preprocessor with pad_value .*is not supported"),
+        ({"type": "SegDataPreProcessor", "test_cfg": {"size": (1, 2), "size_divisor": 2}}, "size or size_divisor"),
+        ({"type": "SegDataPreProcessor", "test_cfg": {"size": (1, 2, 3)}}, "must be height and width, got"),
+        ({"type": "SegDataPreProcessor", "pad_val": 1, "test_cfg": {"size": (1, 2)}}, "pad_val must be 0, got 1"),
+        ({"type": "ClsDataPreprocessor", "bgr_to_rgb": True}, r"data_preprocessor with bgr_to_rgb .*is not supported"),
     ],
 )
 def test_data_preprocessors_that_are_refused(entries, message):
@@ -254,7 +259,10 @@ CENTER_PAD = {"test_mode": True, "mean": [0, 0, 0], "std": [1, 1, 1], "to_rgb": 
     ("step", "message"),
     [
         ({"type": "Albu"}, "step Albu of the test pipeline is not supported"),
-        ({"type": "Resize", "scale": (1, 2), "interpolation": "bicubic"}, "interpolation='bilinear' only"),
+        ({"type": "Resize", "scale": (1, 2), "interpolation": "area"}, "interpolation='bilinear' or 'bicubic' only"),
+        ({"type": "ResizeEdge", "scale": 4, "edge": "long"}, "ResizeEdge is supported with edge='short' only"),
+        ({"type": "CenterCrop", "crop_size": 4}, "crop must be at most edge, or size without keep_ratio"),
+        ({"type": "CenterCrop", "crop_size": 4, "auto_pad": True}, "CenterCrop is supported with auto_pad=False only"),
         ({"type": "Resize", "scale": [(1, 2), (3, 4)]}, "needs one size"),
         ({"type": "Resize", "scale": (0, 4)}, "size must be positive"),
         ({"type": "Resize", "scale_factor": 2.0}, "scale_factor=1.0 only"),
@@ -316,8 +324,8 @@ def test_steps_of_ones_own(monkeypatch):
     for name in ("ForkResize", "Pad", "ForkPack", "Collect"):
         with pytest.raises(ValueError, match=f"register_step: step {name} is supported already"):
             register_step(name, "Resize")
-    with pytest.raises(ValueError, match=r"like must be one of .*Pad.*, got 'CenterCrop'"):
-        register_step("MyCrop", "CenterCrop")
+    with pytest.raises(ValueError, match=r"like must be one of .*Pad.*, got 'RandomCrop'"):
+        register_step("MyCrop", "RandomCrop")
 
 
 def test_no_pipeline():

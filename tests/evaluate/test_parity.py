@@ -11,6 +11,7 @@ import pytest
 
 from mmort import Detections, demo
 from mmort.configs import read_config
+from mmort.contract import DETECTION
 from mmort.evaluate import CocoDataset
 from mmort.evaluate.dataset import DatasetImage, Metrics
 from mmort.evaluate.parity import (
@@ -259,7 +260,7 @@ class Dataset:
     """Two images, and a metric: the mean score."""
 
     images = (DatasetImage(7, Path("7.png"), "7.png"), DatasetImage(9, Path("9.png"), "9.png"))
-    classes = ("0", "1")
+    classes, task = ("0", "1"), DETECTION
 
     def __len__(self):
         return len(self.images)

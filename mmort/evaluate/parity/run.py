@@ -16,6 +16,7 @@ from itertools import zip_longest
 from typing import Any
 
 from mmort._files.outputs import require_output
+from mmort.contract import DETECTION
 from mmort.evaluate.configured import batch_size_of, metric_options
 from mmort.evaluate.dataset import Dataset
 from mmort.evaluate.evaluation import Evaluation, Predict, warn_of_threshold
@@ -25,6 +26,7 @@ from mmort.evaluate.parity.result import Column, Parity
 from mmort.evaluate.testing import TrainedNetwork
 from mmort.evaluate.unlabelled import UnlabelledDataset
 from mmort.predict import Predictor
+from mmort.predict.engines.network import task_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +116,12 @@ def parity(
     if config is not None:
         shared = {"classes": reference.classes or dataset.classes, "preprocessing": reference.preprocessing}
     compared = {name: reference, **dict(pairs)}
+    for file, network in compared.items():
+        if task_of(network) is not DETECTION:
+            raise ValueError(
+                f"parity: {file} must be a detector, got a {task_of(network).name}; its export has compared its "
+                "results with the original's, and mmort test measures both files on a data set"
+            )
     predictors = {name: Predictor(network, score_threshold=0, **shared) for name, network in compared.items()}
     _warn_of_other_classes(predictors)
     models = {name: partial(model.predict, batch_size=batch_size) for name, model in predictors.items()}

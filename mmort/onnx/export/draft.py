@@ -134,6 +134,11 @@ class Draft:
         references = [expected_outputs(module, values) for values in checks]
         return compare_draft(self.artifact, self.path, self.output_names, checks, references, options)
 
+    def saved(self) -> Path:
+        """Save the draft as it is, and return its file, so that it can be tried as files are."""
+        self.artifact.save(self._file)
+        return self._file
+
     def accept(self, report: Report | None) -> Report:
         """Raise VerificationError if the draft differs from its model; mark a draft without a comparison as unverified.
 

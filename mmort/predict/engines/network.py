@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmort.configs.captions import Prompt
-from mmort.contract import Interface, MaskFormat, read
-from mmort.contract.tasks import IMG_SHAPE, ORI_SHAPE
+from mmort.contract import DETECTION, Interface, MaskFormat, Task, read
+from mmort.contract.tasks import IMG_SHAPE, ORI_SHAPE, TASKS
 from mmort.limits import MAX_THREADS
 from mmort.predict.engines.open_session import open_session
 from mmort.predict.text_encoder import TextEncoder, Words, merged
@@ -208,3 +208,8 @@ def require_counts(**counts: int | None) -> None:
             raise ValueError(f"{name} must be positive, got {value}")
         if value > MAX_THREADS:
             raise ValueError(f"{name} must be at most {MAX_THREADS}, got {value}")
+
+
+def task_of(network: Network) -> Task:
+    """Return the task of a network: of a file, the one that its metadata state; otherwise that of detectors."""
+    return TASKS[network.contract.metadata.task] if isinstance(network, DetectorFile) else DETECTION

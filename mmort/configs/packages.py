@@ -1,0 +1,73 @@
+"""OpenMMLab's packages whose models `mmort.original` exports: how their configs are known, and what installs them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mmort.configs.schema import plain_type
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package of OpenMMLab.
+
+    Attributes
+    ----------
+    name : str
+    module : str
+        Its module, which is the ``default_scope`` of its configs.
+    models : tuple of str
+        The types of models that configs without a scope are known by.
+    requirements : tuple of str
+        What ``pip install --no-deps`` installs, with the versions that fit each other.
+    """
+
+    name: str
+    module: str
+    models: tuple[str, ...]
+    requirements: tuple[str, ...]
+
+    @property
+    def command(self) -> str:
+        """The command that installs it; MMCV's compiled half is `mmort.mmcv`."""
+        return f"pip install --no-deps {' '.join((*_MMCV, *self.requirements))}"
+
+
+_MMCV = "mmengine==0.10.7", "mmcv-lite==2.1.0"
+
+PACKAGES = {
+    package.module: package
+    for package in (
+        Package(
+            "MMPretrain",
+            "mmpretrain",
+            ("ImageClassifier",),
+            ("mmpretrain==1.2.0", "einops", "importlib-metadata<9", "mat4py", "modelindex"),
+        ),
+        Package(
+            "MMSegmentation",
+            "mmseg",
+            ("EncoderDecoder", "CascadeEncoderDecoder"),
+            ("mmsegmentation==1.2.2", "ftfy", "regex"),
+        ),
+    )
+}
+"""The packages by the scope of their configs."""
+
+
+def package_of(config: Mapping[str, Any]) -> Package | None:
+    """Return the package that a config is for; None of MMDetection's, and of others'.
+
+    Examples
+    --------
+    >>> from mmort.configs.packages import package_of
+    >>> package_of({"default_scope": "mmseg"}).name
+    'MMSegmentation'
+    """
+    scope, model = config.get("default_scope"), config.get("model")
+    if isinstance(scope, str):
+        return PACKAGES.get(scope)
+    kind = plain_type(model.get("type")) if isinstance(model, dict) else None
+    return next((package for package in PACKAGES.values() if kind in package.models), None)

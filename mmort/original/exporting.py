@@ -1,0 +1,184 @@
+"""The steps of an export from the original's own code: read, build, load, trace, prove, compare, write."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import mmort
+from mmort import contract
+from mmort.configs import parse_options, read_config
+from mmort.configs.overrides import refuse_unread
+from mmort.configs.packages import PACKAGES, package_of
+from mmort.contract import CLASSIFICATION, Preprocessing
+from mmort.detect.export.options import MIN_DYNAMO_OPSET, ExportOptions, PathLike
+from mmort.detect.export.pipeline import DEFAULT_IMAGE
+from mmort.detect.export.progress import Steps, muted
+from mmort.images import Image
+from mmort.onnx import Report
+from mmort.onnx.export import exporters
+from mmort.onnx.export.draft import Draft
+from mmort.onnx.export.options import Options
+from mmort.onnx.graph import inspection
+from mmort.original import shims
+from mmort.original.adapters import Adapter, adapter_of, metadata_of
+from mmort.original.building import build, load
+from mmort.original.ends import compare
+from mmort.original.inputs import Inputs
+from mmort.predict import read_image
+
+_OF_DETECTORS = ("texts", "open_vocabulary", "vocabulary", "skip_postprocess", "paste_masks", "show")
+"""Options that have no meaning here."""
+
+
+def export_original(
+    config: PathLike, checkpoint: PathLike, output_file: Path, options: ExportOptions, progress: Callable[[str], None]
+) -> Report:
+    """Implement `mmort.original.export`."""
+    _check(options)
+    image = read_image(options.input_img or DEFAULT_IMAGE)
+    test_image = image if options.test_img is None else read_image(options.test_img)
+    overrides = options.cfg_options
+    if overrides is not None and not isinstance(overrides, Mapping):
+        overrides = parse_options(overrides)
+    with Steps(progress) as steps:
+        steps.begin(f"reading {os.fspath(config)}")
+        settings = read_config(config, overrides)
+        if overrides:
+            refuse_unread(overrides, read_config(config))
+        package = package_of(settings)
+        if package is None:
+            supported = ", ".join(f"{package.name} ({scope!r})" for scope, package in PACKAGES.items())
+            raise ValueError(
+                f"export: original must be False for {os.fspath(config)}: default_scope is "
+                f"{settings.get('default_scope')!r}, and --original is for {supported}"
+            )
+        preprocessing = Preprocessing.from_config(settings)
+        steps.begin(f"building the model with {package.name}'s own code")
+        original = build(settings, package)
+        steps.begin(f"loading {os.fspath(checkpoint)} into {original.family}")
+        adapter = adapter_of(load(original, checkpoint))
+        if not adapter.original.classes:
+            steps.progress("note: neither checkpoint nor config names classes, so that results have numbers for names")
+        metadata = replace(metadata_of(adapter), preprocessing=preprocessing, mmort_version=mmort.__version__)
+        inputs = Inputs(preprocessing, image, _size(adapter, metadata, options))
+        with shims.applied():
+            draft_of = _Export(adapter, metadata, inputs, options, steps)
+            report = draft_of.write(output_file, test_image)
+        steps.end()
+        if options.verify is not False:
+            steps.progress(str(report))
+            steps.progress(draft_of.ends)
+        unproven = ", NOT VERIFIED: it has not been compared with torch" if options.verify is False else ""
+        sizes = "all sizes" if inputs.size is None else f"{inputs.size[0]} x {inputs.size[1]} only"
+        megabytes = output_file.stat().st_size / 1e6
+        steps.progress(f"wrote {output_file}, {megabytes:.1f} MB, for inputs of {sizes}{unproven}")
+        return report
+
+
+def _check(options: ExportOptions) -> None:
+    """Refuse options that are for detectors only."""
+    for name in _OF_DETECTORS:
+        if getattr(options, name):
+            raise ValueError(f"export: {name} must not be set with --original: it is for detectors")
+    if options.opset_version is not None and options.opset_version < MIN_DYNAMO_OPSET:
+        raise ValueError(
+            f"export: opset_version must be at least {MIN_DYNAMO_OPSET} with --original, got {options.opset_version}"
+        )
+
+
+def _size(adapter: Adapter, metadata: contract.Metadata, options: ExportOptions) -> tuple[int, int] | None:
+    """Return the only height and width of inputs; None if the file takes all sizes."""
+    preprocessing = metadata.preprocessing
+    assert preprocessing is not None
+    if adapter.task is CLASSIFICATION:
+        if options.shape is not None or options.dynamic_export is not None:
+            raise ValueError(
+                "export: shape and dynamic_export must not be set for a classifier, which takes images of the size "
+                "that its test pipeline makes"
+            )
+        if preprocessing.fixed_shape is None:
+            raise ValueError("export: the test pipeline of a classifier must make inputs of one size")
+        return preprocessing.fixed_shape
+    if options.dynamic:
+        return None
+    window = metadata.segmentation and metadata.segmentation.window
+    size = options.shape or (window[::-1] if window else preprocessing.largest_shape)
+    if size is None:
+        raise ValueError("export: shape (--shape H W) is needed, as the test pipeline keeps the sizes of images")
+    return size[0], size[1]
+
+
+class _Export:
+    """An export of a loaded original.
+
+    Attributes
+    ----------
+    ends : str
+        How far the end results agree.
+    """
+
+    def __init__(
+        self, adapter: Adapter, metadata: contract.Metadata, inputs: Inputs, options: ExportOptions, steps: Steps
+    ) -> None:
+        self.adapter, self.metadata, self.inputs, self.options, self.steps = adapter, metadata, inputs, options, steps
+        self.ends = ""
+
+    def write(self, output_file: Path, image: Image) -> Report:
+        """Write the file, if it passes all comparisons."""
+        options = self.options
+        args, checks = self.inputs.example(), self.inputs.checks(self.adapter)
+        settings = Options(
+            dynamic_shapes=self.inputs.dynamic_shapes,
+            check_sizes=checks,
+            opset_version=options.opset_version,
+            input_names=[contract.tasks.INPUT.name],
+            output_names=list(self.adapter.output_names),
+            portable=options.portable,
+            simplify=options.simplify,
+            verify=options.verify is not False,
+        )
+        with Draft(self.adapter, args, output_file, settings) as draft:
+            self._trace(draft)
+            self._finish(draft)
+            report = None
+            if settings.verify:
+                sizes = ", ".join("x".join(map(str, check[0].shape)) for check in checks)
+                self.steps.begin(f"comparing ONNX Runtime with torch at {sizes}")
+                report = draft.prove(checks, begin=self.steps.begin)
+                if report.ok:
+                    self.ends = self._compare_ends(draft, image)
+            return draft.accept(report)
+
+    def _trace(self, draft: Draft) -> None:
+        """Trace the draft quietly; turn errors of torch's exporter into a ValueError of one line."""
+        self.steps.begin("exporting with torch's dynamo exporter")
+        try:
+            with muted():
+                draft.trace()
+        except (ImportError, OSError):
+            raise
+        except Exception as error:  # torch's exporters have no common exception
+            cause: BaseException = error
+            while cause.__cause__ is not None:
+                cause = cause.__cause__
+            reason = next((line.strip() for line in str(cause).splitlines() if line.strip()), type(cause).__name__)
+            if reason.startswith("export: "):
+                raise ValueError(reason) from error
+            advice = "; --shape H W makes a file for inputs of one size" if self.inputs.size is None else ""
+            raise ValueError(f"export: torch cannot export the original: {reason}{advice}") from error
+
+    def _finish(self, draft: Draft) -> None:
+        """Give the model its metadata, which is the last step before the comparison."""
+        model = draft.artifact.model
+        contract.write(model, self.metadata)
+        contract.check("export", model)
+        exporters.remove_traces(model)
+        model.ir_version = inspection.needed_format(model)  # so that older ONNX Runtimes load it
+
+    def _compare_ends(self, draft: Draft, image: Image) -> str:
+        """Compare the end results of the draft with the original's."""
+        self.steps.begin("comparing end results with the original's")
+        return compare(self.adapter, draft.saved(), image)

@@ -1,0 +1,71 @@
+"""The inputs that a file is traced and proven with: an image at sizes that a network may meet."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mmort.contract import Preprocessing
+from mmort.contract.tasks import INPUT
+from mmort.images import Image
+from mmort.original.adapters import Adapter
+
+EXAMPLE = 160, 224
+CHECKS = (1, 128, 256), (3, 192, 96)
+UNALIGNED = 1, 131, 197
+"""Heights and widths, with the number of images; the last is no multiple of any stride, and some networks refuse it."""
+
+
+class Inputs:
+    """Makes the inputs of a file.
+
+    Parameters
+    ----------
+    preprocessing : Preprocessing
+    image : Image
+    size : (int, int) or None
+        Height and width of all inputs; None if they may have any.
+    """
+
+    def __init__(self, preprocessing: Preprocessing, image: Image, size: tuple[int, int] | None) -> None:
+        self.preprocessing, self.image, self.size = preprocessing, image, size
+
+    def __call__(self, batch: int, height: int, width: int) -> tuple[Tensor]:
+        """Return a batch of one size: the image, its mirror image, upside down, and again."""
+        prepare = replace(
+            self.preprocessing,
+            size=(width, height),
+            keep_ratio=False,
+            size_divisor=1,
+            pad_or=0,
+            padding=None,
+            edge=None,
+            crop=None,
+        )
+        views = self.image, self.image[:, ::-1], self.image[::-1]
+        images = [prepare(np.ascontiguousarray(views[index % len(views)])) for index in range(batch)]
+        return (torch.from_numpy(prepare.batch(images)[0]),)
+
+    @property
+    def dynamic_shapes(self) -> dict[str, dict[int, str]]:
+        """The argument of `mmort.onnx.export`."""
+        return {INPUT.name: {0: "batch"} | ({2: "height", 3: "width"} if self.size is None else {})}
+
+    def example(self) -> tuple[Tensor]:
+        """Return the input to trace with."""
+        return self(2, *(self.size or EXAMPLE))
+
+    def checks(self, adapter: Adapter) -> list[tuple[Tensor]]:
+        """Return the inputs to prove with."""
+        if self.size is not None:
+            return [self(1, *self.size), self(3, *self.size)]
+        inputs = [self(*check) for check in CHECKS]
+        unaligned = self(*UNALIGNED)
+        with contextlib.suppress(Exception), torch.no_grad():  # where the original fails, the file may, too
+            adapter(*unaligned)
+            inputs.append(unaligned)
+        return inputs

@@ -1,0 +1,149 @@
+"""What `mmort.original` does where the packages are not installed: refusals, messages, and what needs no package."""
+
+import pytest
+import torch
+
+from mmort.cli import main
+from mmort.configs.packages import PACKAGES, package_of
+from mmort.detect import unsupported
+from mmort.detect.export import ExportOptions
+from mmort.original import export, shims
+from mmort.original.cut import arguments_at, replaced
+from mmort.original.known import KnownMeta, KnownMetas, UnknownReadError, UnknownSamples
+from mmort.original.packages import import_package
+
+SEGMENTATION = """
+default_scope = "mmseg"
+model = dict(type="EncoderDecoder", backbone=dict(type="ResNetV1c", depth=18), decode_head=dict(type="FCNHead"))
+test_pipeline = [dict(type="LoadImageFromFile"), dict(type="Resize", scale=(64, 32), keep_ratio=True)]
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "config.py"
+    path.write_text(SEGMENTATION)
+    (tmp_path / "x.pth").write_bytes(b"no checkpoint")
+    return path
+
+
+@pytest.mark.parametrize("scope", PACKAGES)
+def test_detectors_are_not_looked_for_in_other_packages(scope):
+    (problem, *_) = unsupported({"default_scope": scope, "model": {"type": "X"}})
+    assert problem.startswith(
+        f"{PACKAGES[scope].name}'s models are not supported as detectors; mmort export --original"
+    )
+    assert f"pip install --no-deps mmengine==0.10.7 mmcv-lite==2.1.0 {PACKAGES[scope].requirements[0]}" in problem
+
+
+def test_configs_without_a_scope_are_known_by_their_model():
+    for package in PACKAGES.values():
+        for model in package.models:
+            assert package_of({"model": {"type": model}}) is package
+            assert package_of({"model": {"type": model}, "default_scope": "mmdet"}) is None
+    assert package_of({"model": {"type": "FasterRCNN"}}) is None
+    assert package_of({}) is None
+
+
+def test_the_command_names_the_option(config, tmp_path, capsys):
+    assert main(["export", str(config), str(tmp_path / "x.pth"), "--output", str(tmp_path / "o.onnx")]) == 1
+    assert "mmort export --original" in capsys.readouterr().err
+    assert main(["export", str(config), "--check", "--original"]) == 2
+    assert "--check is for detectors" in capsys.readouterr().err
+
+
+def test_configs_of_other_packages_are_refused(tmp_path):
+    (tmp_path / "c.py").write_text("model = dict(type='RetinaNet')")
+    (tmp_path / "x.pth").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"original must be False for .*c\.py: .*MMPretrain \('mmpretrain'\)"):
+        export(tmp_path / "c.py", tmp_path / "x.pth", tmp_path / "o.onnx", progress=lambda line: None)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"texts": "cat"}, "texts must not be set with --original: it is for detectors"),
+        ({"paste_masks": True}, "paste_masks must not be set with --original"),
+        ({"opset_version": 17}, "opset_version must be at least 18 with --original, got 17"),
+    ],
+)
+def test_options_of_detectors(config, tmp_path, options, message):
+    with pytest.raises(ValueError, match=message):
+        export(config, tmp_path / "x.pth", tmp_path / "o.onnx", ExportOptions(**options), progress=lambda line: None)
+
+
+def test_a_package_that_is_missing(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "mmengine", None)
+    import_package.cache_clear()
+    try:
+        with pytest.raises(ImportError, match=r"cannot be imported: .*mmengine.*pip install --no-deps mmengine"):
+            import_package(PACKAGES["mmseg"])
+    finally:
+        import_package.cache_clear()
+
+
+def test_known_meta_information():
+    meta = KnownMeta(img_shape=(3, 4))
+    assert meta["img_shape"] == meta.get("img_shape") == (3, 4)
+    meta["img_shape"] = (5, 6)
+    assert meta["img_shape"] == (5, 6)
+    for read in (
+        lambda: meta["ori_shape"],
+        lambda: meta.get("ori_shape"),
+        lambda: meta.get("ori_shape", 1),
+        lambda: "ori_shape" in meta,
+        lambda: meta.__setitem__("ori_shape", 1),
+    ):
+        with pytest.raises(UnknownReadError, match="reads the meta information 'ori_shape' of an image"):
+            read()
+    for read in (lambda: list(meta), meta.keys, meta.items, meta.copy, lambda: dict(**meta), lambda: len(meta)):
+        with pytest.raises(UnknownReadError, match="reads all meta information"):
+            read()
+    batch = KnownMetas(meta)
+    assert batch[0] is meta
+    with pytest.raises(UnknownReadError, match="number of images"):
+        len(batch)
+    with pytest.raises(UnknownReadError, match="each image"):
+        list(batch)
+    for read in (lambda: UnknownSamples()[0], lambda: UnknownSamples().metainfo, lambda: list(UnknownSamples())):
+        with pytest.raises(UnknownReadError, match="data_samples"):
+            read()
+
+
+class Head(torch.nn.Module):
+    def decode(self, x, y):
+        return x + y
+
+    def forward(self, x):
+        return self.decode(x * 2, 1)
+
+
+def test_the_cut():
+    head = Head()
+    first, second = arguments_at(head, "decode", lambda: head(torch.ones(2)))
+    assert first.tolist() == [2, 2]
+    assert second == 1
+    assert head(torch.ones(1)).item() == 3  # as before
+    with replaced(head, "decode", lambda x, y: x - y):
+        assert head(torch.ones(1)).item() == 1
+        with pytest.raises(ValueError, match=r"Head\.decode is replaced already"), replaced(head, "decode", max):
+            pass
+    assert head(torch.ones(1)).item() == 3
+    with pytest.raises(ValueError, match=r"the original never calls Head\.decode"):
+        arguments_at(head, "decode", lambda: None)
+
+
+@pytest.mark.parametrize(("batch", "height", "width", "size"), [(1, 4, 4, 2), (3, 6, 9, 3), (2, 8, 4, 4)])
+def test_windows_become_images(batch, height, width, size):
+    images = torch.arange(batch * height * width * 2).reshape(batch, height, width, 2)
+    windows = images.reshape(batch, height // size, size, width // size, size, 2)
+    windows = windows.permute(0, 1, 3, 2, 4, 5).reshape(-1, size, size, 2)
+    assert torch.equal(shims._joined(windows, height, width, size), images)
+
+
+def test_shims_hold_in_the_block_only(monkeypatch):
+    module = type("module", (), {"ShiftWindowMSA": type("ShiftWindowMSA", (), {"window_reverse": max})})
+    monkeypatch.setitem(__import__("sys").modules, "mmseg.models.backbones.swin", module)
+    with shims.applied():
+        assert module.ShiftWindowMSA.window_reverse is not max
+    assert module.ShiftWindowMSA.window_reverse is max

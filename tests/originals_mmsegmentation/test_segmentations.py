@@ -1,0 +1,140 @@
+"""Segmentations exported from MMSegmentation's own code: maps and figures are MMSegmentation's."""
+
+import json
+
+import numpy as np
+import pytest
+
+from mmort import Predictor
+from mmort.cli import main
+from mmort.original import export
+from mmort.predict import SegmentationMap
+from tests.originals_mmsegmentation import digits, original
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of MMSegmentation and what it imports
+
+SLIDE = "dict(mode='slide', crop_size=(48, 48), stride=(32, 32))"
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("digits")
+    digits.write(folder, 40, seed=1)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, images):
+    """Return the config, the checkpoint and MMSegmentation's model of a PSPNet that was trained on digits."""
+    folder = tmp_path_factory.mktemp("trained")
+    config = digits.config(folder, "PSPNet", root=images)
+    model, settings = original.train(config)
+    original.save(model, settings, folder / "digits.pth")
+    return config, folder / "digits.pth", model
+
+
+def same_figures(capsys, config, file, model, tmp_path, *further):
+    """Check that ``mmort test`` and the maps have what MMSegmentation has, and return the figures."""
+    settings = original.Config.fromfile(config)
+    maps, figures = original.figures(model, settings)
+    json_file = tmp_path / "figures.json"
+    assert (
+        main(["test", str(config), str(file), "--eval", "mIoU", "mDice", "mFscore", "--metrics-json", str(json_file)])
+        == 0
+    )
+    mine = json.loads(json_file.read_text())
+    assert mine.keys() == figures.keys()
+    for name, figure in figures.items():
+        assert round(mine[name], 2) == pytest.approx(figure, abs=0.0051), name  # which MMSegmentation rounds
+    predictor = Predictor(file)
+    paths = [sample["img_path"] for sample in original.dataset_of(settings).load_data_list()]
+    differing = [int((result.map != map).sum()) for result, map in zip(predictor.predict(paths), maps, strict=True)]
+    assert sum(differing) == 0
+    return mine
+
+
+def test_a_trained_network(trained, images, tmp_path, capsys):
+    config, checkpoint, model = trained
+    file = tmp_path / "digits.onnx"
+    assert main(["export", str(config), str(checkpoint), "--original", "--output", str(file)]) == 0
+    printed = capsys.readouterr().out
+    assert "building the model with MMSegmentation's own code" in printed
+    assert "0 of 17920 pixels differ through mmort" in printed
+    figures = same_figures(capsys, config, file, model, tmp_path)
+    assert figures["mIoU"] > 60  # it has learnt something, so that maps are not of noise
+    result = Predictor(file)(images / "images" / "000.png")
+    assert isinstance(result, SegmentationMap)
+    assert result.class_names == digits.CLASSES
+    assert result.palette == tuple(map(tuple, digits.PALETTE))
+
+
+@pytest.mark.parametrize(
+    ("test_cfg", "padding"),
+    [
+        (SLIDE, "None"),
+        ("dict(mode='whole')", "dict(size_divisor=32)"),
+        ("dict(mode='whole')", "dict(size=(96, 128))"),
+        (SLIDE, "dict(size=(96, 128))"),
+    ],
+)
+def test_windows_and_padding(trained, images, tmp_path, capsys, test_cfg, padding):
+    _, checkpoint, model = trained
+    config = digits.config(tmp_path, "PSPNet", root=images, test_cfg=test_cfg, padding=padding)
+    settings = original.Config.fromfile(config)
+    changed = original.registry.MODELS.build(settings.model).eval()
+    changed.load_state_dict(model.state_dict())
+    file = tmp_path / "digits.onnx"
+    export(config, checkpoint, file, progress=lambda line: None)
+    same_figures(capsys, config, file, changed, tmp_path)
+
+
+def test_labels_that_begin_with_one(trained, tmp_path, capsys):
+    _, checkpoint, model = trained
+    digits.write(tmp_path / "data", 6, seed=2, reduce_zero_label=True)
+    config = digits.config(tmp_path, "PSPNet", root=tmp_path / "data", reduce_zero_label=True)
+    file = tmp_path / "digits.onnx"
+    export(config, checkpoint, file, progress=lambda line: None)
+    same_figures(capsys, config, file, model, tmp_path)
+
+
+@pytest.mark.parametrize("network", [name for name in digits.NETWORKS if name != "PSPNet"])
+def test_networks(images, tmp_path, network):
+    """With random weights: each is proven, and its end results are MMSegmentation's."""
+    config = digits.config(tmp_path, network, root=images)
+    model, settings = original.build(config)
+    original.save(model, settings, tmp_path / "x.pth")
+    lines = []
+    export(config, tmp_path / "x.pth", tmp_path / "x.onnx", progress=lines.append)
+    maps, _ = original.figures(model, settings)
+    paths = [sample["img_path"] for sample in original.dataset_of(settings).load_data_list()]
+    results = Predictor(tmp_path / "x.onnx").predict(paths)
+    shares = [np.mean(result.map != map) for result, map in zip(results, maps, strict=True)]
+    assert np.mean(shares) < 1e-3
+
+
+def test_what_the_original_reads_of_images(trained, tmp_path, monkeypatch):
+    """A network that asks for the original's size has no file, as that would be a constant."""
+    config, checkpoint, _ = trained
+    head = original.registry.MODELS.get("PSPHead")
+    real = head.predict_by_feat
+
+    def reads(self, logits, metas):
+        assert metas[0]["ori_shape"]
+        return real(self, logits, metas)
+
+    monkeypatch.setattr(head, "predict_by_feat", reads)
+    with pytest.raises(ValueError, match="the original reads the meta information 'ori_shape' of an image"):
+        export(config, checkpoint, tmp_path / "x.onnx", progress=lambda line: None)
+    assert not (tmp_path / "x.onnx").exists()
+
+
+def test_files_of_one_size_and_checkpoints_of_others(trained, images, tmp_path, capsys):
+    config, checkpoint, _ = trained
+    file = tmp_path / "fixed.onnx"
+    command = ["export", str(config), str(checkpoint), "--original", "--output", str(file), "--shape", "96", "96"]
+    assert main(command) == 0
+    assert Predictor(file).network.input_shape == (None, 96, 96)
+    other = digits.config(tmp_path, "FCN", root=images)
+    capsys.readouterr()
+    assert main(["export", str(other), str(checkpoint), "--original", "--output", str(tmp_path / "o.onnx")]) == 1
+    assert "is not of the config's model: it lacks the weights decode_head.convs" in capsys.readouterr().err
