@@ -37,7 +37,7 @@ COMMANDS = {
     "export": Command(
         (export, ExportOptions),
         {"output": "output_file"},
-        {"check", "force", "extensions", "dataset", "list", "mean", "std"},
+        {"check", "force", "extensions", "dataset", "list", "mean", "original", "std"},
         {"options", "progress"},
     ),
     "test": Command(
