@@ -32,7 +32,7 @@ def parts() -> str:
 
 def inputs() -> str:
     """Return a row for each input that files may have."""
-    return _tensors(tensor for task in TASKS.values() for tensor in task.inputs)
+    return _tensors(dict.fromkeys(tensor for task in TASKS.values() for tensor in task.inputs))
 
 
 def outputs() -> str:

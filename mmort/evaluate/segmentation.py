@@ -92,11 +92,13 @@ class SegmentationSettings:
 
     Parameters
     ----------
-    img_suffix, seg_map_suffix : str
-        What the names of images and of their maps end with.
-    reduce_zero_label : bool
+    img_suffix : str, default ".jpg"
+        What the names of images end with.
+    seg_map_suffix : str, default ".png"
+        What the names of maps end with.
+    reduce_zero_label : bool, default False
         Whether label 0 belongs to no class, and all others are one less.
-    classes : tuple of str
+    classes : tuple of str, default ()
         The names of the labels in the maps; empty if they are those of the model.
     """
 
