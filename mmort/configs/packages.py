@@ -44,7 +44,7 @@ PACKAGES = {
             "MMPretrain",
             "mmpretrain",
             ("ImageClassifier",),
-            ("mmpretrain==1.2.0", "einops", "importlib-metadata<9", "mat4py", "modelindex"),
+            ("mmpretrain==1.2.0", "einops", "importlib-metadata<9", "mat4py", "model-index", "torchvision"),
         ),
         Package(
             "MMSegmentation",

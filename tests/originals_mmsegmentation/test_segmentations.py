@@ -61,7 +61,7 @@ def test_a_trained_network(trained, images, tmp_path, capsys):
     assert "building the model with MMSegmentation's own code" in printed
     assert "0 of 17920 pixels differ through mmort" in printed
     figures = same_figures(capsys, config, file, model, tmp_path)
-    assert figures["mIoU"] > 60  # it has learnt something, so that maps are not of noise
+    assert figures["mIoU"] > 50  # it has learnt something: untrained networks have below 25
     result = Predictor(file)(images / "images" / "000.png")
     assert isinstance(result, SegmentationMap)
     assert result.class_names == digits.CLASSES
