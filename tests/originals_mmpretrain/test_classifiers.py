@@ -36,7 +36,8 @@ NETWORKS = {
     ),
     "ViT": (
         "backbone=dict(type='VisionTransformer', img_size=32, patch_size=8, arch=dict(embed_dims=16, num_layers=2, "
-        "num_heads=2, feedforward_channels=32)), head=dict(type='VisionTransformerClsHead', num_classes=4, in_channels=16)"
+        "num_heads=2, feedforward_channels=32)), "
+        "head=dict(type='VisionTransformerClsHead', num_classes=4, in_channels=16)"
     ),
     "several labels": (
         "backbone=dict(type='ResNet', depth=18, stem_channels=8, base_channels=8), "
@@ -52,7 +53,9 @@ CONFIG = """
 default_scope = "mmpretrain"
 model = dict(type="ImageClassifier", {network})
 data_preprocessor = dict(num_classes=4, mean=[120.0, 115.0, 100.0], std=[58.0, 57.0, 59.0], to_rgb=True)
-test_pipeline = [dict(type="LoadImageFromFile"), {resize}, dict(type="CenterCrop", crop_size=32), dict(type="PackInputs")]
+test_pipeline = [
+    dict(type="LoadImageFromFile"), {resize}, dict(type="CenterCrop", crop_size=32), dict(type="PackInputs")
+]
 test_dataloader = dict(
     batch_size=3,
     dataset=dict(type="CustomDataset", data_root={root!r}, data_prefix="images", pipeline=test_pipeline),
