@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,8 @@ from mmort.original.adapters import Adapter, adapter_of, metadata_of
 from mmort.original.building import build, load
 from mmort.original.ends import compare
 from mmort.original.inputs import Inputs
-from mmort.predict import read_image
+from mmort.predict import FixedSizeWarning, read_image
+from mmort.predict.fixed_size import mismatch
 
 _OF_DETECTORS = ("texts", "open_vocabulary", "vocabulary", "skip_postprocess", "paste_masks", "show")
 """Options that have no meaning here."""
@@ -179,6 +181,16 @@ class _Export:
         model.ir_version = inspection.needed_format(model)  # so that older ONNX Runtimes load it
 
     def _compare_ends(self, draft: Draft, image: Image) -> str:
-        """Compare the end results of the draft with the original's."""
+        """Compare the end results of the draft with the original's, unless it takes inputs of another size."""
+        preprocessing, size, segmentation = self.metadata.preprocessing, self.inputs.size, self.metadata.segmentation
+        assert preprocessing is not None
+        if size is not None and not (segmentation and segmentation.window) and preprocessing.fixed_shape != size:
+            warnings.warn(
+                f"the file takes inputs of {size[0]} x {size[1]} only, but {mismatch(preprocessing, *size)}; by "
+                "default files take inputs of all sizes",
+                FixedSizeWarning,
+                stacklevel=2,
+            )
+            return "end results were not compared, as the original pads no image to the size of the file"
         self.steps.begin("comparing end results with the original's")
         return compare(self.adapter, draft.saved(), image)

@@ -32,7 +32,7 @@ NETWORKS = {
     ),
     "Swin": (
         "backbone=dict(type='SwinTransformer', img_size=32, window_size=4, arch=dict(embed_dims=8, depths=[2, 2], "
-        "num_heads=[1, 2])), " + POOLED + f"head={HEAD.format(channels=16)}"
+        "num_heads=[1, 2]), out_indices=(1,)), " + POOLED + f"head={HEAD.format(channels=16)}"
     ),
     "ViT": (
         "backbone=dict(type='VisionTransformer', img_size=32, patch_size=8, arch=dict(embed_dims=16, num_layers=2, "

@@ -67,12 +67,6 @@ NETWORKS = {
         "c1_in_channels=8, c1_channels=4, num_classes=4, "
         f"{HEAD.replace('align_corners=False', 'align_corners=True')})",
     ),
-    "UPerNet on Swin": (
-        "dict(type='SwinTransformer', embed_dims=8, depths=(2, 2, 2, 2), num_heads=(1, 2, 4, 8), window_size=4, "
-        "patch_norm=True, norm_cfg=dict(type='LN'))",
-        f"dict(type='UPerHead', in_channels=[8, 16, 32, 64], in_index=[0, 1, 2, 3], channels=8, pool_scales=(1, 2), "
-        f"num_classes=4, {HEAD})",
-    ),
     "SegFormer": (
         "dict(type='MixVisionTransformer', in_channels=3, embed_dims=8, num_stages=4, num_layers=[1, 1, 1, 1], "
         "num_heads=[1, 2, 4, 8], patch_sizes=[7, 3, 3, 3], sr_ratios=[8, 4, 2, 1], out_indices=(0, 1, 2, 3), "
