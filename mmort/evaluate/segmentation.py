@@ -95,7 +95,7 @@ class SegmentationSettings:
     img_suffix : str, default ".jpg"
         What the names of images end with.
     seg_map_suffix : str, default ".png"
-        What the names of their maps end with.
+        What the names of maps end with.
     reduce_zero_label : bool, default False
         Whether label 0 belongs to no class, and all others are one less.
     classes : tuple of str, default ()
