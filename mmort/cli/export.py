@@ -121,7 +121,7 @@ def run(arguments: argparse.Namespace) -> str | list[str] | None:
     for name in IGNORED:
         if getattr(arguments, name.removeprefix("--")) is not None:
             print(f"{name} does nothing: the config's values are used", flush=True)
-    if arguments.test_img and not (arguments.verify or arguments.show):
+    if arguments.test_img and not (arguments.verify or arguments.show or arguments.original):
         print("--test-img does nothing without --verify or --show", flush=True)
     arguments.texts = texts.read(arguments)
     values = {field.name: getattr(arguments, field.name) for field in fields(ExportOptions)}

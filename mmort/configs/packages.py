@@ -52,6 +52,14 @@ PACKAGES = {
             ("EncoderDecoder", "CascadeEncoderDecoder"),
             ("mmsegmentation==1.2.2", "ftfy", "regex"),
         ),
+        Package(
+            "MMOCR",
+            "mmocr",
+            *(
+                ("ABINet", "ASTER", "CRNN", "SVTR", "DBNet"),
+                ("mmocr==1.0.1", "mmdet==3.3.0", "pyclipper", "rapidfuzz", "shapely", "six", "torchvision"),
+            ),
+        ),
     )
 }
 """The packages by the scope of their configs."""

@@ -91,6 +91,7 @@ SEMANTIC = Tensor("semantic", "float32", ("N", "S", "h", "w"), "logits of each k
 KEYPOINTS = Tensor("keypoints", "float32", ("N", "K", "3 P"), "x and y in pixels of input, and the score of each point")
 PANOPTIC = Tensor("panoptic", "int32", ("N", "H", "W"), "the id of each pixel's segment")
 SCORES = Tensor("scores", "float32", ("N", "K"), "the probability of each class")
+CHARACTERS = Tensor("characters", "float32", ("N", "T", "K"), "the probability of each character at each step")
 LOGITS = Tensor("logits", "float32", ("N", "K", "H", "W"), "logits of each class in each pixel of input")
 
 TEXT_INPUTS = (TEXT.name, TEXT_POSITIONS.name, TEXT_SHARES.name)
@@ -184,5 +185,7 @@ CLASSIFICATION = Task("classification", inputs=(INPUT,), outputs=(SCORES,), form
 
 SEGMENTATION = Task("segmentation", inputs=(INPUT,), outputs=(LOGITS,), forms=((LOGITS.name,),))
 
-TASKS = {task.name: task for task in (DETECTION, CLASSIFICATION, SEGMENTATION)}
+TEXT_RECOGNITION = Task("text recognition", inputs=(INPUT,), outputs=(CHARACTERS,), forms=((CHARACTERS.name,),))
+
+TASKS = {task.name: task for task in (DETECTION, CLASSIFICATION, SEGMENTATION, TEXT_RECOGNITION)}
 """All tasks by name."""

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from mmort.configs.data_sets import METRICS_OF_TYPES, OTHER_FORMATS, classes_of, dict_of, named_classes, type_of
 from mmort.configs.layout import DetectorConfig
+from mmort.configs.schema import plain_type
 from mmort.evaluate.classification import ClassificationDataset, ClassificationOptions
 from mmort.evaluate.coco import Coco90Dataset, CocoDataset, Objects365V1Dataset
 from mmort.evaluate.coco_metrics import CocoOptions
@@ -22,6 +23,7 @@ from mmort.evaluate.dota import DotaDataset, DotaOptions
 from mmort.evaluate.lvis import LvisDataset, LvisOptions, NotFederatedError
 from mmort.evaluate.segmentation import SegmentationDataset, SegmentationOptions, read_segmentation_entry
 from mmort.evaluate.voc import VocDataset, VocOptions
+from mmort.evaluate.words import WordDataset, WordOptions
 from mmort.evaluate.yolo import Split, YoloDataset
 
 _Path: TypeAlias = str | os.PathLike[str]
@@ -32,6 +34,7 @@ _OPTIONS = {
     "mAP": VocOptions,
     "mIoU": SegmentationOptions,
     "accuracy": ClassificationOptions,
+    "word_acc": WordOptions,
 }
 """The options of data sets by the first of their metrics."""
 
@@ -110,16 +113,15 @@ def dataset_of(
         return _open(None, {}, tuple(classes), replaced)
     layout = DetectorConfig(config)
     entries = layout.test_data_sets
-    if layout.package is not None:
-        if len(entries) > 1:
-            raise ValueError(f"evaluate: the config must have one test data set, got {len(entries)}")
-        return _open_package(layout, entries[0], tuple(classes), replaced)
+    if layout.package is not None and layout.package.module != "mmocr" and len(entries) > 1:
+        raise ValueError(f"evaluate: the config must have one test data set, got {len(entries)}")
     if len(entries) > 1 and (annotation_file is not None or image_dir is not None):
         raise ValueError(
             f"evaluate: the config tests on {len(entries)} data sets, so an annotation file or an image directory must "
             "be given in the config, not as an argument"
         )
-    datasets = [_open(layout, entry, tuple(classes), replaced) for entry in entries]
+    opens = _open if layout.package is None else _open_package
+    datasets = [opens(layout, entry, tuple(classes), replaced) for entry in entries]
     return datasets[0] if len(datasets) == 1 else ConcatenatedDataset(datasets)
 
 
@@ -186,7 +188,7 @@ def _open(
 def _open_package(
     config: DetectorConfig, entry: Mapping[str, Any], classes: tuple[str, ...], replaced: _Arguments
 ) -> Dataset:
-    """Open a data set of MMPretrain or MMSegmentation by its entry of a config."""
+    """Open a data set of MMPretrain, MMSegmentation or MMOCR by its entry of a config."""
     root = _Root(config, entry, replaced.data_root)
     prefixes, names = entry.get("data_prefix"), named_classes(entry)
     if names is not None and classes and names != classes:
@@ -196,6 +198,9 @@ def _open_package(
         )
     prefix = prefixes if isinstance(prefixes, Mapping) else {"img_path": prefixes}
     images = root.path(prefix.get("img_path") or "") if replaced.image_dir is None else Path(replaced.image_dir)
+    if config.package is not None and config.package.module == "mmocr":
+        annotations = replaced.annotation_file or root.path(entry.get("ann_file") or "")
+        return WordDataset(images, annotations)
     if config.package is not None and config.package.module == "mmpretrain":
         listed = replaced.annotation_file or (root.path(entry["ann_file"]) if entry.get("ann_file") else None)
         return ClassificationDataset(images, listed, names or classes or None)
@@ -222,6 +227,8 @@ def metric_options(config: Mapping[str, Any], dataset: Dataset) -> dict[str, Any
         known.add("iou_thr")
     options: dict[str, Any] = {}
     evaluators = DetectorConfig(config).evaluators
+    if schema is WordOptions:
+        evaluators = [evaluator for evaluator in evaluators if plain_type(evaluator.get("type")) == "WordMetric"]
     for evaluator in evaluators:
         options |= {name: value for name, value in evaluator.items() if name in known}
     if schema is VocOptions and any("type" in evaluator for evaluator in evaluators):  # MMDetection 3's

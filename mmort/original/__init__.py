@@ -1,6 +1,6 @@
 """Models of OpenMMLab's other packages, exported from the packages' own code: ``mmort export --original``.
 
-MMPretrain's classifiers and MMSegmentation's networks are not written again here.  Their packages build the model of a
+Models of MMPretrain, MMSegmentation and MMOCR are not written again here.  Their packages build the model of a
 config, on today's torch with `mmort.mmcv` in place of MMCV's compiled half, and `mmort.onnx.export` traces it and
 proves the file.  Config and checkpoint are read as ever, without executing either, but **the packages' code is
 executed**, which is what the option says.
@@ -41,20 +41,21 @@ def export(
     *,
     progress: Callable[[str], None] = _print,
 ) -> Report:
-    """Export a model of MMPretrain or MMSegmentation to an ONNX file, from the package's own code.
+    """Export a model of MMPretrain, MMSegmentation or MMOCR to an ONNX file, from the package's own code.
 
     The file is written only if it is proven, and if the end results of an image are the original's.
 
     * Input: ``input`` (N, 3, H, W), as `mmort.predict.Preprocessing` makes it.
     * Output of a classifier: ``scores`` (N, K), the probability of each class.
     * Output of a semantic segmentation: ``logits`` (N, K, H, W), of each class in each pixel of ``input``.
+    * Output of a text recognition: ``characters`` (N, T, K), the probability of each character at each step.
     * Metadata: those of detectors' files; ``mmort_contract`` states the task, ``segmentation`` the windows that the
-      config slides over an image, and ``palette`` the colours of classes.
+      config slides over an image, ``palette`` the colours of classes, ``recognition`` the characters.
 
     Parameters
     ----------
     config, checkpoint : path
-        Of MMPretrain 1 or MMSegmentation 1.
+        Of MMPretrain 1, MMSegmentation 1 or MMOCR 1.
     output_file : path, default "tmp.onnx"
         Its directory must exist.
     options : ExportOptions, optional

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from mmort.contract import CLASSIFICATION, SEGMENTATION, Metadata, SegmentationFormat, Task
+from mmort.contract import CLASSIFICATION, SEGMENTATION, SegmentationFormat, Task
 from mmort.contract.tasks import LOGITS, SCORES
 from mmort.original.building import Original
 from mmort.original.cut import arguments_at, replaced
@@ -37,6 +37,8 @@ class Adapter(nn.Module):
 
     task: ClassVar[Task]
     output_names: ClassVar[tuple[str, ...]]
+    names_classes: ClassVar[bool] = True
+    """Whether results have the names of classes."""
 
     def __init__(self, original: Original) -> None:
         super().__init__()
@@ -194,20 +196,3 @@ class Segmentation(Adapter):
             "segmentation": SegmentationFormat(window, stride, bool(self.model.align_corners), threshold),
             "palette": self.original.palette,
         }
-
-
-ADAPTERS: dict[str, type[Adapter]] = {"mmpretrain": Classification, "mmseg": Segmentation}
-"""The adapters by the scope of the config."""
-
-
-def adapter_of(original: Original) -> Adapter:
-    """Return what of an original becomes its file."""
-    return ADAPTERS[original.package.module](original)
-
-
-def metadata_of(adapter: Adapter) -> Metadata:
-    """Return what a file states of the original, without the preprocessing."""
-    original = adapter.original
-    return Metadata(
-        task=adapter.task.name, family=original.family, classes=original.classes or None, **adapter.metadata()
-    )

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from mmort.configs.layout import DetectorConfig
-from mmort.images import Image, resize
+from mmort.images import Image, as_channels, resize
 from mmort.original.adapters import Adapter
 from mmort.original.building import described, quiet
 from mmort.predict import Predictor
@@ -50,6 +50,7 @@ def compare(adapter: Adapter, file: Path, image: Image) -> str:
         with the stretched image, too.
     """
     predictor = Predictor(file)
+    image = as_channels("export", image, predictor.preprocessing.color_type)
     try:
         input, samples, expected = _original_results(adapter, image)
     except Exception:

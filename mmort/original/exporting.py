@@ -13,7 +13,7 @@ from mmort import contract
 from mmort.configs import parse_options, read_config
 from mmort.configs.overrides import refuse_unread
 from mmort.configs.packages import PACKAGES, package_of
-from mmort.contract import CLASSIFICATION, Preprocessing
+from mmort.contract import CLASSIFICATION, TEXT_RECOGNITION, Preprocessing
 from mmort.detect.export.options import MIN_DYNAMO_OPSET, ExportOptions, PathLike
 from mmort.detect.export.pipeline import DEFAULT_IMAGE
 from mmort.detect.export.progress import Steps, muted
@@ -24,15 +24,33 @@ from mmort.onnx.export.draft import Draft
 from mmort.onnx.export.options import Options
 from mmort.onnx.graph import inspection
 from mmort.original import shims
-from mmort.original.adapters import Adapter, adapter_of, metadata_of
-from mmort.original.building import build, load
+from mmort.original.adapters import Adapter, Classification, Segmentation
+from mmort.original.building import Original, build, load
 from mmort.original.ends import compare
 from mmort.original.inputs import Inputs
+from mmort.original.texts import TextRecognition
 from mmort.predict import FixedSizeWarning, read_image
 from mmort.predict.fixed_size import mismatch
 
 _OF_DETECTORS = ("texts", "open_vocabulary", "vocabulary", "skip_postprocess", "paste_masks", "show")
 """Options that have no meaning here."""
+
+
+ADAPTERS: dict[str, type[Adapter]] = {"mmpretrain": Classification, "mmseg": Segmentation, "mmocr": TextRecognition}
+"""The adapters by the scope of the config."""
+
+
+def adapter_of(original: Original) -> Adapter:
+    """Return what of an original becomes its file."""
+    return ADAPTERS[original.package.module](original)
+
+
+def metadata_of(adapter: Adapter) -> contract.Metadata:
+    """Return what a file states of the original, without the preprocessing."""
+    original = adapter.original
+    return contract.Metadata(
+        task=adapter.task.name, family=original.family, classes=original.classes or None, **adapter.metadata()
+    )
 
 
 def export_original(
@@ -62,10 +80,11 @@ def export_original(
         original = build(settings, package)
         steps.begin(f"loading {os.fspath(checkpoint)} into {original.family}")
         adapter = adapter_of(load(original, checkpoint))
-        if not adapter.original.classes:
+        if adapter.names_classes and not adapter.original.classes:
             steps.progress("note: neither checkpoint nor config names classes, so that results have numbers for names")
         metadata = replace(metadata_of(adapter), preprocessing=preprocessing, mmort_version=mmort.__version__)
-        inputs = Inputs(preprocessing, image, _size(adapter, metadata, options))
+        size = _size(adapter, metadata, options)
+        inputs = Inputs(preprocessing, image, size, preprocessing.line.height if preprocessing.line else None)
         with shims.applied():
             draft_of = _Export(adapter, metadata, inputs, options, steps)
             report = draft_of.write(output_file, test_image)
@@ -74,7 +93,8 @@ def export_original(
             steps.progress(str(report))
             steps.progress(draft_of.ends)
         unproven = ", NOT VERIFIED: it has not been compared with torch" if options.verify is False else ""
-        sizes = "all sizes" if inputs.size is None else f"{inputs.size[0]} x {inputs.size[1]} only"
+        sizes = "all sizes" if inputs.height is None else f"a height of {inputs.height} and all widths"
+        sizes = sizes if inputs.size is None else f"{inputs.size[0]} x {inputs.size[1]} only"
         megabytes = output_file.stat().st_size / 1e6
         steps.progress(f"wrote {output_file}, {megabytes:.1f} MB, for inputs of {sizes}{unproven}")
         return report
@@ -95,14 +115,14 @@ def _size(adapter: Adapter, metadata: contract.Metadata, options: ExportOptions)
     """Return the only height and width of inputs; None if the file takes all sizes."""
     preprocessing = metadata.preprocessing
     assert preprocessing is not None
-    if adapter.task is CLASSIFICATION:
+    if adapter.task in (CLASSIFICATION, TEXT_RECOGNITION):
         if options.shape is not None or options.dynamic_export is not None:
             raise ValueError(
-                "export: shape and dynamic_export must not be set for a classifier, which takes images of the size "
-                "that its test pipeline makes"
+                f"export: shape and dynamic_export must not be set for {adapter.task.name}, which takes images of the "
+                "size that its test pipeline makes"
             )
-        if preprocessing.fixed_shape is None:
-            raise ValueError("export: the test pipeline of a classifier must make inputs of one size")
+        if preprocessing.fixed_shape is None and preprocessing.line is None:
+            raise ValueError(f"export: the test pipeline of {adapter.task.name} must make inputs of one size")
         return preprocessing.fixed_shape
     if options.dynamic:
         return None

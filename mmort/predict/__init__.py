@@ -1,8 +1,8 @@
 """Detection in images with an exported detector, without torch.
 
 `Predictor` runs a detector on images, in the engine that `OnnxRuntime` or `OpenVino` stands for, here or on `Ray`;
-`Detections` are the results in one, and files of classifiers and of semantic segmentations give `Classes` and a
-`SegmentationMap`; `predict_windows` detects in large ones;
+`Detections` are the results in one, and files of classifiers, of semantic segmentations and of text recognitions give
+`Classes`, a `SegmentationMap` and a `RecognizedText`; `predict_windows` detects in large ones;
 `predict` records and draws what is in many, or in a video, and resumes.
 `Preprocessing` turns an image into the network's input, as the config's test pipeline does; `paste_masks` pastes masks
 into the image; `draw` and `contact_sheet` draw detections.  Images need OpenCV, running a file ONNX Runtime or
@@ -17,6 +17,7 @@ from mmort.detections.detections import Detections
 from mmort.detections.drawing import contact_sheet, draw
 from mmort.detections.masks import BoxMasks, ImageMasks, paste_masks
 from mmort.detections.panoptic import PanopticFormat
+from mmort.detections.recognized_text import RecognizedText
 from mmort.detections.segmentation_map import SegmentationMap
 from mmort.images import read_image, write_image
 from mmort.predict.benchmarking import Benchmark, Timing, benchmark
@@ -54,6 +55,7 @@ __all__ = [
     "Prepared",
     "Preprocessing",
     "Ray",
+    "RecognizedText",
     "Record",
     "SegmentationMap",
     "Timing",

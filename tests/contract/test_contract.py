@@ -23,6 +23,7 @@ from mmort.contract import (
     Metadata,
     Padding,
     Preprocessing,
+    RecognitionFormat,
     SegmentationFormat,
     check,
     read,
@@ -149,6 +150,7 @@ def test_every_field_is_written():
         preprocessing=Preprocessing(),
         mask_format=MaskFormat(),
         segmentation=SegmentationFormat((4, 6), (2, 3), True, 0.5),
+        recognition=RecognitionFormat("ctc", ("a", "b"), 1, 0, (1,)),
         palette=((1, 2, 3),),
         thresholds={},
         angle_version="oc",
@@ -197,7 +199,8 @@ def test_files_of_mmdetection_state_nothing():
         ),
         (
             {"version": VERSION, "task": "a later one"},
-            "mmort_contract.task must be 'detection' or 'classification' or 'segmentation', got \"a later one\"",
+            "mmort_contract.task must be 'detection' or 'classification' or 'segmentation' or 'text recognition', "
+            'got "a later one"',
         ),
         ({"version": 0, "task": "detection"}, r"mmort_contract.version must be an integer from 1 to \d+, got 0"),
         ({"version": True, "task": "detection"}, r"mmort_contract.version must be an integer from 1 to \d+, got true"),
