@@ -37,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "--out-dir",
         metavar="DIR",
-        help="write the detections to DIR/detections.jsonl, a line of JSON for each image, instead of printing them; "
-        "the same command continues a run that was interrupted",
+        help="write the detections to DIR/detections.jsonl, a line of JSON for each image, instead of printing them, "
+        "and a segmentation's labels to DIR/maps/*.png; the same command continues a run that was interrupted",
     )
     parser.add_argument("--show-dir", metavar="DIR", help="write annotated images, or an annotated video, to DIR")
     parser.add_argument(

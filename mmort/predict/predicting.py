@@ -13,11 +13,12 @@ from typing import Any
 
 from mmort._files.inputs import open_regular
 from mmort._files.outputs import inside, make_folder, require_folder
+from mmort.contract import SEGMENTATION
 from mmort.detections.detections import Detections
 from mmort.images import Image
 from mmort.predict.engines.network import DetectorFile
 from mmort.predict.image_files import is_pattern, list_images
-from mmort.predict.output import AnnotatedImages, Record
+from mmort.predict.output import AnnotatedImages, LabelMaps, Record
 from mmort.predict.predictor import Predictor
 from mmort.predict.video import AnnotatedVideo, Frame, Video, is_video
 from mmort.predict.windows import Windows, predict_windows
@@ -33,7 +34,8 @@ class PredictOptions:
     Parameters
     ----------
     output : path, optional
-        A directory for a `Record` of the detections, from which the same call resumes.
+        A directory for a `Record` of the detections, from which the same call resumes; of a semantic segmentation, also
+        for its `LabelMaps`, in ``maps``.
     show_dir : path, optional
         Write annotated images, or an annotated video, to this directory.
     windows : Windows, optional
@@ -211,6 +213,7 @@ def _predict_images(
     from tqdm import tqdm
 
     annotated = None if options.show_dir is None else AnnotatedImages(options.show_dir, paths)
+    maps = _maps(predictor, options, paths)
     with ExitStack() as stack:
         record = _record(stack, predictor, options)
         remaining = [
@@ -232,6 +235,8 @@ def _predict_images(
             outcomes = _in_windows(predictor, remaining, options)
         for path, outcome in zip(remaining, outcomes, strict=True):
             detections, problem = (None, outcome) if isinstance(outcome, Exception) else (outcome, None)
+            if detections is not None and maps is not None:
+                maps.write(path, detections)  # before the line, which says that the image is done
             if detections is not None and record is not None:
                 record.add(path, detections)
             if detections is not None and annotated is not None:
@@ -240,7 +245,7 @@ def _predict_images(
             if each is not None:
                 each(Outcome(path, detections, problem))
             bar.update()
-        written = {} if record is None else {record.path: record.describe()}
+        written = _written(record, maps)
         if annotated is not None and options.show_dir is not None:
             written[Path(options.show_dir)] = annotated.describe()
     return PredictResult(written, len(paths), len(paths) - failures, failures)
@@ -280,6 +285,7 @@ def _predict_video(
     name = _name(source)
     with ExitStack() as stack:
         record = _record(stack, predictor, options)
+        maps = _maps(predictor, options, ())
         target = None if options.show_dir is None else _target(options.show_dir, source)
         start = 0 if record is None else record.frames(name)
         if target is not None and (options.force or not target.exists()):
@@ -304,6 +310,8 @@ def _predict_video(
         outcomes = stack.enter_context(closing(predictor.predict(images(), options.batch_size)))  # type: ignore[type-var]
         for detections in outcomes:
             frame = pending.popleft()
+            if maps is not None:
+                maps.write(frame.number, detections)
             if record is not None:
                 record.add(name, detections, frame=frame.number, time=frame.time)
             if drawn is not None:
@@ -314,7 +322,7 @@ def _predict_video(
             bar.update()
         if drawn is not None:
             drawn.finish()
-        written = {} if record is None else {record.path: record.describe()}
+        written = _written(record, maps)
     if not read:
         raise ValueError(f"{name}: no frame can be read")
     if target is not None:
@@ -342,6 +350,19 @@ def _record(stack: ExitStack, predictor: Predictor, options: PredictOptions) -> 
     if options.output is None:
         return None
     return stack.enter_context(Record(options.output, _settings(predictor, options.windows)))
+
+
+def _maps(predictor: Predictor, options: PredictOptions, paths: Sequence[Path]) -> LabelMaps | None:
+    """Return where the maps of a semantic segmentation go, if they are recorded."""
+    if options.output is None or predictor.task is not SEGMENTATION:
+        return None
+    return LabelMaps(inside(options.output, "maps"), paths)
+
+
+def _written(record: Record | None, maps: LabelMaps | None) -> dict[Path, str]:
+    """Return what a run recorded, and where."""
+    written = {} if record is None else {record.path: record.describe()}
+    return written | ({} if maps is None else {Path(maps.directory): "the label of each pixel"})
 
 
 def _settings(predictor: Predictor, windows: Windows | None) -> dict[str, Any]:
