@@ -9,14 +9,16 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.contract import CLASSIFICATION, SEGMENTATION, Metadata, SegmentationFormat, Task
+from mmort.contract import CLASSIFICATION, SEGMENTATION, SegmentationFormat, Task
 from mmort.contract.tasks import LOGITS, SCORES
 from mmort.original.building import Original
 from mmort.original.cut import arguments_at, replaced
 from mmort.original.known import KnownMeta, KnownMetas, UnknownSamples
 
-Run = Callable[[Tensor], Tensor]
-"""A file: from input to output."""
+Run = Callable[[Tensor], tuple[Tensor, ...]]
+"""A file: from input to outputs."""
+
+_Activation = Callable[[Tensor], Tensor]
 
 
 class Adapter(nn.Module):
@@ -28,7 +30,7 @@ class Adapter(nn.Module):
     """
 
     task: ClassVar[Task]
-    output_names: ClassVar[tuple[str, ...]]
+    output_names: tuple[str, ...]
 
     def __init__(self, original: Original) -> None:
         super().__init__()
@@ -36,22 +38,23 @@ class Adapter(nn.Module):
         self.eval()
 
     @abstractmethod
-    def forward(self, input: Tensor) -> Tensor:
-        """Return the file's output."""
+    def forward(self, input: Tensor) -> Tensor | tuple[Tensor, ...]:
+        """Return the file's outputs."""
 
     @abstractmethod
     def predict(self, input: Tensor, samples: Any, file: Run | None = None) -> list[Any]:
-        """Return the original's end results, or those that it makes of a file's output."""
+        """Return the original's end results, or those that it makes of a file's outputs."""
 
     def metadata(self) -> dict[str, Any]:
-        """Return what the file states of its output."""
+        """Return what the file states of its outputs."""
         return {}
 
 
 class Classification(Adapter):
     """A classifier of MMPretrain: the head's scores of classes, before it makes results of them."""
 
-    task, output_names = CLASSIFICATION, (SCORES.name,)
+    task = CLASSIFICATION
+    output_names = (SCORES.name,)
 
     def __init__(self, original: Original) -> None:
         super().__init__(original)
@@ -70,18 +73,18 @@ class Classification(Adapter):
         """Return the original's data samples, with ``pred_score``."""
         if file is None:
             return list(self.model.predict(input, samples))
-        return list(self.model.head._get_predictions(self.logits(file(input)), samples))
+        return list(self.model.head._get_predictions(self.logits(*file(input)), samples))
 
 
 def _softmax(logits: Tensor) -> Tensor:
     return torch.softmax(logits, dim=1)
 
 
-_ACTIVATIONS: tuple[tuple[Run, Run], ...] = ((_softmax, torch.log), (torch.sigmoid, torch.logit))
+_ACTIVATIONS: tuple[tuple[_Activation, _Activation], ...] = ((_softmax, torch.log), (torch.sigmoid, torch.logit))
 """How scores become probabilities, and a function that makes such scores of these."""
 
 
-def _activation(model: Any) -> tuple[Run, Run]:
+def _activation(model: Any) -> tuple[_Activation, _Activation]:
     """Return what a classifier makes probabilities with, by what it does with two rows of scores."""
     if not hasattr(model.head, "_get_predictions"):
         raise ValueError(f"export: {type(model.head).__name__} makes no scores of classes, so that it has no file")
@@ -96,7 +99,8 @@ def _activation(model: Any) -> tuple[Run, Run]:
 class Segmentation(Adapter):
     """A network of MMSegmentation: ``encode_decode``, which it calls for an image or for each window of one."""
 
-    task, output_names = SEGMENTATION, (LOGITS.name,)
+    task = SEGMENTATION
+    output_names = (LOGITS.name,)
 
     def __init__(self, original: Original) -> None:
         super().__init__(original)
@@ -114,7 +118,7 @@ class Segmentation(Adapter):
         """Return the original's data samples, with ``pred_sem_seg``."""
         if file is None:
             return list(self.model.predict(input, samples))
-        with replaced(self.model, "encode_decode", lambda window, _: file(window)):
+        with replaced(self.model, "encode_decode", lambda window, _: file(window)[0]):
             return list(self.model.predict(input, samples))
 
     def metadata(self) -> dict[str, Any]:
@@ -130,20 +134,3 @@ class Segmentation(Adapter):
             "segmentation": SegmentationFormat(window, stride, bool(self.model.align_corners), threshold),
             "palette": self.original.palette,
         }
-
-
-ADAPTERS: dict[str, type[Adapter]] = {"mmpretrain": Classification, "mmseg": Segmentation}
-"""The adapters by the scope of the config."""
-
-
-def adapter_of(original: Original) -> Adapter:
-    """Return what of an original becomes its file."""
-    return ADAPTERS[original.package.module](original)
-
-
-def metadata_of(adapter: Adapter) -> Metadata:
-    """Return what a file states of the original, without the preprocessing."""
-    original = adapter.original
-    return Metadata(
-        task=adapter.task.name, family=original.family, classes=original.classes or None, **adapter.metadata()
-    )

@@ -14,13 +14,17 @@ from mmort.configs.layout import DetectorConfig
 from mmort.images import Image, resize
 from mmort.original.adapters import Adapter, Segmentation
 from mmort.original.building import described, quiet
-from mmort.predict import Predictor
+from mmort.original.poses import Pose, with_box
+from mmort.predict import PosePredictor, Predictor
 
 ALLOWED_SHARE = 0.001
 """The share of pixels whose class may be another: those where two classes are as probable as each other."""
 
 ALLOWED_DISTANCE = 1e-3
-"""How far a probability may be from the original's."""
+"""How far a probability, or a keypoint in pixels of the image, may be from the original's."""
+
+EQUAL_SCORES = 1e-4
+"""How far the scores of a keypoint may be apart, relatively, where two places are as probable as each other."""
 
 
 def prepared_by(adapter: Adapter, image: Image) -> tuple[torch.Tensor, Any]:
@@ -37,9 +41,8 @@ def prepared_by(adapter: Adapter, image: Image) -> tuple[torch.Tensor, Any]:
         # What LoadImageFromFile leaves, as the image is in memory.
         height, width = image.shape[:2]
         pixels = image.astype(np.float32) if steps[0].get("to_float32") else image
-        data = Compose(steps[1:])(
-            {"img": pixels, "img_path": "", "img_shape": (height, width), "ori_shape": (height, width)}
-        )
+        data = {"img": pixels, "img_path": "", "img_shape": (height, width), "ori_shape": (height, width)}
+        data = Compose(steps[1:])(with_box(data, adapter) if isinstance(adapter, Pose) else data)
         made = adapter.model.data_preprocessor(pseudo_collate([data]), False)
     return made["inputs"], made["data_samples"]
 
@@ -56,7 +59,7 @@ def compare(adapter: Adapter, file: Path, image: Image) -> str:
         If the inputs are not the same bits, the results differ by more than rounding can explain, or the original fails
         with the stretched image, too.
     """
-    predictor = Predictor(file)
+    predictor = PosePredictor(file) if isinstance(adapter, Pose) else Predictor(file)
     try:
         input, samples, expected = _original_results(adapter, image)
     except Exception:
@@ -68,21 +71,28 @@ def compare(adapter: Adapter, file: Path, image: Image) -> str:
             input, samples, expected = _original_results(adapter, image)
         except Exception as error:
             raise ValueError(f"export: the original fails with an image of {size[1]} x {size[0]}: {error}") from error
-    own = torch.from_numpy(predictor.preprocessing(image).input)[None]
+    if isinstance(predictor, PosePredictor):
+        ((_, prepared),) = predictor.crops(image, [[0, 0, *image.shape[1::-1]]])
+    else:
+        prepared = predictor.preprocessing(image)
+    own = torch.from_numpy(prepared.input)[None]
     if input.shape != own.shape or not torch.equal(input, own):
         raise ValueError(
             f"export: mmort's preprocessing must give the original's input, {tuple(input.shape)}, bit for bit, got "
             f"{tuple(own.shape)} with other values"
         )
 
-    def run(window: torch.Tensor) -> torch.Tensor:
-        (output,) = predictor.network(window.numpy(), np.array([window.shape[2:]] * len(window), np.int64))
-        return torch.from_numpy(output)
+    def run(window: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        outputs = predictor.network(window.numpy(), np.array([window.shape[2:]] * len(window), np.int64))
+        return tuple(map(torch.from_numpy, outputs))
 
     with torch.no_grad(), quiet():
         by_original = _values(adapter, adapter.predict(input, copy.deepcopy(samples), run)[0])
     result: Any = predictor(image)
-    by_mmort = result.map if isinstance(adapter, Segmentation) else result.by_label
+    if isinstance(adapter, Pose):
+        by_mmort = result.keypoints[0]
+    else:
+        by_mmort = result.map if isinstance(adapter, Segmentation) else result.by_label
     texts = [
         f"{_difference(adapter, expected, values)} {by}"
         for values, by in ((by_original, "through the original's own postprocessing"), (by_mmort, "through mmort"))
@@ -102,6 +112,9 @@ def _values(adapter: Adapter, result: Any) -> NDArray[Any]:
     if isinstance(adapter, Segmentation):
         labels: NDArray[Any] = result.pred_sem_seg.data[0].numpy()
         return labels
+    if isinstance(adapter, Pose):
+        found = result.pred_instances
+        return np.concatenate([found.keypoints[0], found.keypoint_scores[0][:, None]], axis=1)
     scores: NDArray[Any] = result.pred_score.numpy()
     return scores
 
@@ -117,7 +130,25 @@ def _difference(adapter: Adapter, expected: NDArray[Any], values: NDArray[Any]) 
                 f"export: {count} of {expected.size} pixels have another class than the original gives them"
             )
         return f"{count} of {expected.size} pixels differ"
+    if isinstance(adapter, Pose):
+        return _difference_of_poses(expected, values)
     distance = float(np.abs(expected - values).max(initial=0))
     if not distance <= ALLOWED_DISTANCE:
         raise ValueError(f"export: a probability differs from the original's by {distance:.2g}")
     return f"probabilities differ by at most {distance:.1e}"
+
+
+def _difference_of_poses(expected: NDArray[Any], values: NDArray[Any]) -> str:
+    """Return how far keypoints (P, 3) differ, as text; ValueError if that is too far."""
+    distances = np.abs(expected - values)[:, :2].max(axis=1)
+    scores = np.abs(expected - values)[:, 2] / np.maximum(np.abs(expected[:, 2]), 1e-6)
+    elsewhere = ~(distances <= ALLOWED_DISTANCE)
+    wrong = (elsewhere & ~(scores <= EQUAL_SCORES)) | ~(scores <= ALLOWED_DISTANCE)
+    if wrong.any():
+        raise ValueError(
+            f"export: {int(wrong.sum())} of {len(expected)} keypoints are elsewhere than the original's, the furthest "
+            f"by {distances[wrong].max():.2g} pixels, or have another score"
+        )
+    ties = f", {int(elsewhere.sum())} of them at another place with the same score" * bool(elsewhere.any())
+    furthest = distances[~elsewhere].max(initial=0)
+    return f"{len(expected)} keypoints differ by at most {furthest:.1e} pixels{ties}"

@@ -19,6 +19,7 @@ from mmort.images import Image
 from mmort.predict.engines.network import DetectorFile
 from mmort.predict.image_files import is_pattern, list_images
 from mmort.predict.output import AnnotatedImages, LabelMaps, Record
+from mmort.predict.poses import PosePredictor
 from mmort.predict.predictor import Predictor
 from mmort.predict.video import AnnotatedVideo, Frame, Video, is_video
 from mmort.predict.windows import Windows, predict_windows
@@ -352,6 +353,15 @@ def _record(stack: ExitStack, predictor: Predictor, options: PredictOptions) -> 
     return stack.enter_context(Record(options.output, _settings(predictor, options.windows)))
 
 
+def _digest(path: str) -> str:
+    """Return what a file is known by."""
+    digest = hashlib.sha256()
+    with open_regular("model", path) as file:
+        while chunk := file.read(2**20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
 def _maps(predictor: Predictor, options: PredictOptions, paths: Sequence[Path]) -> LabelMaps | None:
     """Return where the maps of a semantic segmentation go, if they are recorded."""
     if options.output is None or predictor.task is not SEGMENTATION:
@@ -370,13 +380,11 @@ def _settings(predictor: Predictor, windows: Windows | None) -> dict[str, Any]:
     network = predictor.network
     if not isinstance(network, DetectorFile):
         raise ValueError(f"predict: output is for the predictor of a file, got one of {type(network).__name__}")
-    digest = hashlib.sha256()
-    with open_regular("model", network.path) as file:
-        while chunk := file.read(2**20):
-            digest.update(chunk)
-    words = {} if network.prompt is None else {"texts": asdict(network.prompt)}
-    return words | {
-        "model": digest.hexdigest(),
+    further = {} if network.prompt is None else {"texts": asdict(network.prompt)}
+    if isinstance(predictor, PosePredictor) and predictor.detector is not None:
+        further = {"detector": _settings(predictor.detector, None), "pose classes": predictor.pose_classes}
+    return further | {
+        "model": _digest(network.path),
         "score threshold": predictor.score_threshold,
         "preprocessing": predictor.preprocessing.to_dict(),
         "classes": predictor.classes,
