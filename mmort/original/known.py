@@ -96,7 +96,7 @@ class KnownSamples(UnknownSamples):
     def __init__(self, meta: KnownMeta) -> None:
         self._sample = _KnownSample(meta)
 
-    def __getitem__(self, index: int) -> _KnownSample:
+    def __getitem__(self, *_: Any) -> Any:
         return self._sample
 
 

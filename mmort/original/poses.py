@@ -46,6 +46,12 @@ class Pose(Adapter):
         meta = KnownMeta(flip_indices=self.keypoints["flip_indices"], input_size=(input.shape[3], input.shape[2]))
         (outputs,) = arguments_at(self.model.head, "decode", lambda: self.model.predict(input, KnownSamples(meta)))
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        size = getattr(self.model.head.decoder, "heatmap_size", None)
+        if size is not None and tuple(outputs[0].shape[:1:-1]) != tuple(size):
+            raise ValueError(
+                f"export: the head's heatmaps must be as large as heatmap_size of its decoder, {tuple(size)}, got "
+                f"{tuple(outputs[0].shape[:1:-1])}"
+            )
         return tuple(output.squeeze(1) if self.codec == "points" else output for output in outputs)
 
     def predict(self, input: Tensor, samples: Any, file: Run | None = None) -> list[Any]:
@@ -82,7 +88,7 @@ class Pose(Adapter):
 
 def with_box(data: dict[str, Any], adapter: Pose) -> dict[str, Any]:
     """Return an image's entries with one box, the image, and what the data set says of keypoints."""
-    height, width = data["img_shape"]
+    height, width = data["img"].shape[:2]
     box = {"bbox": np.array([[0, 0, width, height]], np.float32), "bbox_score": np.ones(1, np.float32)}
     return {**adapter.keypoints, **data, **box}
 

@@ -13,7 +13,6 @@ from mmort._files.outputs import inside, make_folder, require_folder, write_outp
 from mmort._files.text import path_text
 from mmort.detections.detections import Detections
 from mmort.detections.drawing import draw_beside
-from mmort.detections.segmentation_map import SegmentationMap
 from mmort.images import read_image, write_image
 from mmort.predict.image_files import identity
 
@@ -212,7 +211,7 @@ class AnnotatedImages:
 
 
 class LabelMaps:
-    """The maps of semantic segmentations in a directory: grey PNG files under the images' names, as data sets have them.
+    """The maps of semantic segmentations in a directory: grey PNG files under the names of the images.
 
     Parameters
     ----------
@@ -230,8 +229,8 @@ class LabelMaps:
         self._targets = _targets(directory, images, lambda image: image.with_suffix(".png"), "map")
         self.directory = directory
 
-    def write(self, image: Path | int, segmentation: SegmentationMap) -> None:
-        """Write the map of an image, or of a video's frame."""
+    def write(self, image: Path | int, segmentation: Any) -> None:
+        """Write the map of an image, or of a video's frame: a `SegmentationMap`."""
         target = inside(self.directory, f"{image:06}.png") if isinstance(image, int) else self._targets[image]
         segmentation.to_png(_ready(self.directory, target))
 

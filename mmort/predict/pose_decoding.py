@@ -80,7 +80,8 @@ def _towards_neighbour(points: NDArray[np.float32], maps: _Maps, format: PoseFor
     # MMPose's conditions, which are not the same on both sides of a map.
     dx = np.where((x > 1) & (x < width - 1) & (y > 0) & (y < height), value(1, 0) - value(-1, 0), 0)
     dy = np.where((y > 1) & (y < height - 1) & (x > 0) & (x < width), value(0, 1) - value(0, -1), 0)
-    return points + np.sign(np.stack([dx, dy], axis=2)).astype(np.float32) * np.float32(0.25)
+    moved: NDArray[np.float32] = points + np.sign(np.stack([dx, dy], axis=2)).astype(np.float32) * np.float32(0.25)
+    return moved
 
 
 def _blurred(maps: _Maps, side: int) -> _Maps:
@@ -133,4 +134,5 @@ def _to_top_of_aligned(points: NDArray[np.float32], maps: _Maps, format: PoseFor
     dxy = 0.5 * (value(row + 1) - right - below + middle + middle - left - above + value(-row - 1))
     curvatures = np.stack([dxx, dxy, dxy, dyy], axis=-1).reshape(number, keypoints, 2, 2)
     curvatures = curvatures + np.finfo(np.float32).eps * np.eye(2)
-    return (points - (np.linalg.inv(curvatures) @ slopes)[..., 0]).astype(np.float32)
+    moved: NDArray[np.float32] = (points - (np.linalg.inv(curvatures) @ slopes)[..., 0]).astype(np.float32)
+    return moved

@@ -24,7 +24,7 @@ NAME = "pose"
 PERSON = "person"
 """The class of a detector that gets poses, if it has this and others."""
 
-MAX_BOXES = 64
+BATCH = 64
 """Boxes that run together."""
 
 
@@ -180,7 +180,8 @@ class PosePredictor(Predictor):
         if not isinstance(boxes, Detections):
             rows = np.asarray(boxes, np.float32).reshape(-1, 4)
             count = len(rows)
-            boxes = Detections(rows, np.ones(count), np.zeros(count, int), (NAME,) * count, pixels.shape[:2])
+            scores, labels = np.ones(count, np.float32), np.zeros(count, np.int64)
+            boxes = Detections(rows, scores, labels, (NAME,) * count, pixels.shape[:2])
         return self._poses(pixels, boxes)
 
     def crops(self, image: Image, boxes: ArrayLike) -> list[tuple[Crop, Prepared]]:
@@ -217,7 +218,7 @@ class PosePredictor(Predictor):
         if wrong.any():
             raise ValueError(f"PosePredictor: boxes must be finite and have an area, got {boxes.boxes[wrong][0]}")
         keypoints = np.zeros((len(boxes), len(self.format.names), 3), np.float32)
-        number = self.network.input_shape[0] or MAX_BOXES
+        number = self.network.input_shape[0] or BATCH
         for start in range(0, len(boxes), number):
             crops, parts = zip(*self.crops(pixels, boxes.boxes[start : start + number]), strict=True)
             input, img_shape = self.input_of(parts)

@@ -380,7 +380,7 @@ def _settings(predictor: Predictor, windows: Windows | None) -> dict[str, Any]:
     network = predictor.network
     if not isinstance(network, DetectorFile):
         raise ValueError(f"predict: output is for the predictor of a file, got one of {type(network).__name__}")
-    further = {} if network.prompt is None else {"texts": asdict(network.prompt)}
+    further: dict[str, Any] = {} if network.prompt is None else {"texts": asdict(network.prompt)}
     if isinstance(predictor, PosePredictor) and predictor.detector is not None:
         further = {"detector": _settings(predictor.detector, None), "pose classes": predictor.pose_classes}
     return further | {
