@@ -4,21 +4,32 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from mmort.contract import CLASSIFICATION, SEGMENTATION, SegmentationFormat, Task
 from mmort.contract.tasks import LOGITS, SCORES
+from mmort.images import Image
 from mmort.original.building import Original
 from mmort.original.cut import arguments_at, replaced
 from mmort.original.known import KnownMeta, KnownMetas, UnknownSamples
+from mmort.predict import Predictor
 
 Run = Callable[[Tensor], tuple[Tensor, ...]]
 """A file: from input to outputs."""
 
 _Activation = Callable[[Tensor], Tensor]
+
+ALLOWED_SHARE = 0.001
+"""The share of pixels whose class may be another: those where two classes are as probable as each other."""
+
+ALLOWED_DISTANCE = 1e-3
+"""How far a probability, or a keypoint in pixels of the image, may be from the original's."""
 
 
 class Adapter(nn.Module):
@@ -44,6 +55,31 @@ class Adapter(nn.Module):
     @abstractmethod
     def predict(self, input: Tensor, samples: Any, file: Run | None = None) -> list[Any]:
         """Return the original's end results, or those that it makes of a file's outputs."""
+
+    def annotations(self, image: Image) -> dict[str, Any]:
+        """Return what the original's test pipeline needs besides an image."""
+        return {}
+
+    def predictor(self, file: Path) -> Predictor:
+        """Return what runs the file on images."""
+        return Predictor(file)
+
+    def input_of(self, predictor: Any, image: Image) -> NDArray[np.float32]:
+        """Return the file's input of an image."""
+        input: NDArray[np.float32] = predictor.preprocessing(image).input
+        return input
+
+    @abstractmethod
+    def of_original(self, result: Any) -> Any:
+        """Return what is compared of an end result that the original made."""
+
+    @abstractmethod
+    def of_mmort(self, result: Any) -> Any:
+        """Return what is compared of an end result of `mmort.Predictor`."""
+
+    @abstractmethod
+    def difference(self, expected: Any, actual: Any) -> str:
+        """Return how far end results differ, as text; ValueError if that is too far."""
 
     def metadata(self) -> dict[str, Any]:
         """Return what the file states of its outputs."""
@@ -74,6 +110,30 @@ class Classification(Adapter):
         if file is None:
             return list(self.model.predict(input, samples))
         return list(self.model.head._get_predictions(self.logits(*file(input)), samples))
+
+    def of_original(self, result: Any) -> NDArray[Any]:
+        """Return the probability of each class."""
+        scores: NDArray[Any] = result.pred_score.numpy()
+        return scores
+
+    def of_mmort(self, result: Any) -> NDArray[Any]:
+        """Return the probability of each class."""
+        scores: NDArray[Any] = result.by_label
+        return scores
+
+    def difference(self, expected: NDArray[Any], actual: NDArray[Any]) -> str:
+        """Return the largest difference of probabilities."""
+        _require_shape(expected, actual)
+        distance = float(np.abs(expected - actual).max(initial=0))
+        if not distance <= ALLOWED_DISTANCE:
+            raise ValueError(f"export: a probability differs from the original's by {distance:.2g}")
+        return f"probabilities differ by at most {distance:.1e}"
+
+
+def _require_shape(expected: NDArray[Any], actual: NDArray[Any]) -> None:
+    """Refuse an end result that has not the original's shape."""
+    if expected.shape != actual.shape:
+        raise ValueError(f"export: the end result must be {expected.shape}, as the original's is, got {actual.shape}")
 
 
 def _softmax(logits: Tensor) -> Tensor:
@@ -120,6 +180,26 @@ class Segmentation(Adapter):
             return list(self.model.predict(input, samples))
         with replaced(self.model, "encode_decode", lambda window, _: file(window)[0]):
             return list(self.model.predict(input, samples))
+
+    def of_original(self, result: Any) -> NDArray[Any]:
+        """Return the label of each pixel."""
+        labels: NDArray[Any] = result.pred_sem_seg.data[0].numpy()
+        return labels
+
+    def of_mmort(self, result: Any) -> NDArray[Any]:
+        """Return the label of each pixel."""
+        labels: NDArray[Any] = result.map
+        return labels
+
+    def difference(self, expected: NDArray[Any], actual: NDArray[Any]) -> str:
+        """Return how many pixels have another class."""
+        _require_shape(expected, actual)
+        count = int((expected != actual).sum())
+        if count > ALLOWED_SHARE * expected.size:
+            raise ValueError(
+                f"export: {count} of {expected.size} pixels have another class than the original gives them"
+            )
+        return f"{count} of {expected.size} pixels differ"
 
     def metadata(self) -> dict[str, Any]:
         """Return the windows, what makes classes of logits, and the palette."""

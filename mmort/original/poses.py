@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from mmort.configs import read_config
@@ -15,14 +16,23 @@ from mmort.configs.layout import DetectorConfig
 from mmort.configs.test_pipeline import BoxCenterScale, TopdownAffine
 from mmort.contract import POSE, PoseFormat
 from mmort.contract.tasks import HEATMAPS, POINTS, SIMCC_X, SIMCC_Y
-from mmort.original.adapters import Adapter, Run
+from mmort.images import Image
+from mmort.original.adapters import ALLOWED_DISTANCE, Adapter, Run
 from mmort.original.building import Original
 from mmort.original.cut import arguments_at, replaced
 from mmort.original.known import KnownMeta, KnownSamples
 from mmort.original.packages import import_package
+from mmort.predict import PosePredictor
 
 _OUTPUTS = {"SimCCLabel": (SIMCC_X.name, SIMCC_Y.name), "RegressionLabel": (POINTS.name,)}
 """The outputs of models with these codecs; of others, heatmaps."""
+
+
+EQUAL_SCORES = 1e-4
+"""How far the scores of a keypoint may be apart, relatively, that rounding moves."""
+
+MOVED_SHARE = 0.25
+"""The share of keypoints that may be elsewhere with the same score: where a heatmap has two maxima, or a flat one."""
 
 
 class Pose(Adapter):
@@ -63,6 +73,44 @@ class Pose(Adapter):
         with replaced(self.model.head, "decode", lambda _: decoded):
             return list(self.model.predict(input, samples))
 
+    def annotations(self, image: Image) -> dict[str, Any]:
+        """Return one box, the image, and what the data set says of keypoints."""
+        return {**self.keypoints, "bbox": _box_of(image), "bbox_score": np.ones(1, np.float32)}
+
+    def predictor(self, file: Path) -> PosePredictor:
+        """Return what runs the file on images."""
+        return PosePredictor(file)
+
+    def input_of(self, predictor: PosePredictor, image: Image) -> NDArray[np.float32]:
+        """Return the file's input of an image, as one box."""
+        ((_, prepared),) = predictor.crops(image, _box_of(image))
+        return prepared.input
+
+    def of_original(self, result: Any) -> NDArray[Any]:
+        """Return x, y and score of each keypoint."""
+        found = result.pred_instances
+        return np.concatenate([found.keypoints[0], found.keypoint_scores[0][:, None]], axis=1)
+
+    def of_mmort(self, result: Any) -> NDArray[Any]:
+        """Return x, y and score of each keypoint."""
+        keypoints: NDArray[Any] = result.keypoints[0]
+        return keypoints
+
+    def difference(self, expected: NDArray[Any], actual: NDArray[Any]) -> str:
+        """Return the largest distance of keypoints."""
+        distances = np.abs(expected - actual)[:, :2].max(axis=1)
+        scores = np.abs(expected - actual)[:, 2] / np.maximum(np.abs(expected[:, 2]), 1e-6)
+        moved = ~(distances <= ALLOWED_DISTANCE)
+        wrong = (moved & ~(scores <= EQUAL_SCORES)) | ~(scores <= ALLOWED_DISTANCE)
+        if wrong.any() or moved.mean() > MOVED_SHARE:
+            raise ValueError(
+                f"export: {int((wrong | moved).sum())} of {len(expected)} keypoints are elsewhere than the original's, "
+                f"the furthest by {distances.max():.2g} pixels, or have another score"
+            )
+        furthest = distances[~moved].max(initial=0)
+        noted = f", but for {int(moved.sum())} that rounding moves, with the same score" * bool(moved.any())
+        return f"{len(expected)} keypoints differ by at most {furthest:.1e} pixels{noted}"
+
     def metadata(self) -> dict[str, Any]:
         """Return the codec, the part of an image that the file looks at, and what the keypoints are."""
         steps = [step for _, step in DetectorConfig(self.original.config).test_pipeline.steps]
@@ -86,11 +134,9 @@ class Pose(Adapter):
         return {"pose": format, "classes": ("pose",)}
 
 
-def with_box(data: dict[str, Any], adapter: Pose) -> dict[str, Any]:
-    """Return an image's entries with one box, the image, and what the data set says of keypoints."""
-    height, width = data["img"].shape[:2]
-    box = {"bbox": np.array([[0, 0, width, height]], np.float32), "bbox_score": np.ones(1, np.float32)}
-    return {**adapter.keypoints, **data, **box}
+def _box_of(image: Image) -> NDArray[np.float32]:
+    """Return the box around an image, (1, 4)."""
+    return np.array([[0, 0, *image.shape[1::-1]]], np.float32)
 
 
 def _codec_of(decoder: Any) -> str:
