@@ -406,9 +406,11 @@ def _preprocessing(network: TrainedNetwork, config: dict[str, Any] | None) -> Pr
         return network.preprocessing
     try:
         preprocessing = Preprocessing.from_config(config, inclusive_boxes=_has_inclusive_boxes(network))
-    except ValueError:
+    except ValueError as error:
         if network.preprocessing is None:
             raise
+        message = f"the file's preprocessing is used, as the config's is not supported: {error}"
+        warnings.warn(message, PipelineWarning, stacklevel=3)
         return network.preprocessing
     if network.preprocessing not in (None, preprocessing):
         message = "the config's test pipeline is used; the file was exported with another"

@@ -109,7 +109,7 @@ class PredictResult:
 
 def predict(
     predictor: Predictor,
-    images: str | os.PathLike[str] | int | Sequence[str | os.PathLike[str]],
+    images: str | os.PathLike[str] | int | Iterable[str | os.PathLike[str]],
     options: PredictOptions | None = None,
     *,
     each: Callable[[Outcome], None] | None = None,
@@ -121,7 +121,7 @@ def predict(
     Parameters
     ----------
     predictor : Predictor
-    images : path, sequence of paths, or int
+    images : path, iterable of paths, or int
         Image files, folders and patterns, as for `list_images`; or one video; or the number of a camera.
     options : PredictOptions, optional
         By default nothing is written.
@@ -163,7 +163,9 @@ def predict(
     if isinstance(images, int):
         source = images
     else:
-        sources = [images] if isinstance(images, (str, os.PathLike)) else images
+        sources = [images] if isinstance(images, (str, os.PathLike)) else [*images]
+        if not sources:
+            raise ValueError("predict: images must name at least one image, got none")
         source = video_source(sources)
         if source is None:
             paths = list_images(*sources, recursive=options.recursive)
@@ -350,7 +352,7 @@ def _record(stack: ExitStack, predictor: Predictor, options: PredictOptions) -> 
     """Open the record of the run, if there is one, which is closed with the stack."""
     if options.output is None:
         return None
-    return stack.enter_context(Record(options.output, _settings(predictor, options.windows)))
+    return stack.enter_context(Record(options.output, _settings(predictor, options)))
 
 
 def _digest(path: str) -> str:
@@ -375,16 +377,17 @@ def _written(record: Record | None, maps: LabelMaps | None) -> dict[Path, str]:
     return written | ({} if maps is None else {Path(maps.directory): "the label of each pixel"})
 
 
-def _settings(predictor: Predictor, windows: Windows | None) -> dict[str, Any]:
+def _settings(predictor: Predictor, options: PredictOptions) -> dict[str, Any]:
     """Return what the detections depend on."""
-    network = predictor.network
+    network, windows = predictor.network, options.windows
     if not isinstance(network, DetectorFile):
         raise ValueError(f"predict: output is for the predictor of a file, got one of {type(network).__name__}")
     further: dict[str, Any] = {} if network.prompt is None else {"texts": asdict(network.prompt)}
     if isinstance(predictor, PosePredictor) and predictor.detector is not None:
-        further = {"detector": _settings(predictor.detector, None), "pose classes": predictor.pose_classes}
-    return further | {
+        further = {"detector": _settings(predictor.detector, options), "pose classes": predictor.pose_classes}
+    return {**further, **network.computed_by} | {
         "model": _digest(network.path),
+        "batch size": options.batch_size,  # the images of a batch are padded to the largest
         "score threshold": predictor.score_threshold,
         "preprocessing": predictor.preprocessing.to_dict(),
         "classes": predictor.classes,
