@@ -11,6 +11,7 @@ from mmort.contract.line_height import LineHeight
 from mmort.contract.mask_format import MaskFormat
 from mmort.contract.metadata import VERSION, Metadata, read_metadata, write_entries
 from mmort.contract.padding import Padding
+from mmort.contract.pose_format import PoseFormat
 from mmort.contract.preprocessing import Prepared, Preprocessing
 from mmort.contract.recognition_format import RecognitionFormat
 from mmort.contract.segmentation_format import SegmentationFormat
@@ -18,6 +19,7 @@ from mmort.contract.tasks import (
     BOXES,
     CLASSIFICATION,
     DETECTION,
+    POSE,
     SEGMENTATION,
     TASKS,
     TEXT_RECOGNITION,
@@ -33,6 +35,7 @@ __all__ = [
     "BOXES",
     "CLASSIFICATION",
     "DETECTION",
+    "POSE",
     "SEGMENTATION",
     "TASKS",
     "TEXT_RECOGNITION",
@@ -48,6 +51,7 @@ __all__ = [
     "MaskFormat",
     "Metadata",
     "Padding",
+    "PoseFormat",
     "Prepared",
     "Preprocessing",
     "RecognitionFormat",

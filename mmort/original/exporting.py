@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import mmort
@@ -13,7 +12,7 @@ from mmort import contract
 from mmort.configs import parse_options, read_config
 from mmort.configs.overrides import refuse_unread
 from mmort.configs.packages import PACKAGES, package_of
-from mmort.contract import CLASSIFICATION, TEXT_RECOGNITION, Preprocessing
+from mmort.contract import SEGMENTATION, TEXT_RECOGNITION, Preprocessing
 from mmort.detect.export.options import MIN_DYNAMO_OPSET, ExportOptions, PathLike
 from mmort.detect.export.pipeline import DEFAULT_IMAGE
 from mmort.detect.export.progress import Steps, muted
@@ -25,9 +24,10 @@ from mmort.onnx.export.options import Options
 from mmort.onnx.graph import inspection
 from mmort.original import shims
 from mmort.original.adapters import Adapter, Classification, Segmentation
-from mmort.original.building import Original, build, load
+from mmort.original.building import build, load
 from mmort.original.ends import compare
 from mmort.original.inputs import Inputs
+from mmort.original.poses import Pose
 from mmort.original.texts import TextRecognition
 from mmort.predict import FixedSizeWarning, read_image
 from mmort.predict.fixed_size import mismatch
@@ -35,22 +35,13 @@ from mmort.predict.fixed_size import mismatch
 _OF_DETECTORS = ("texts", "open_vocabulary", "vocabulary", "skip_postprocess", "paste_masks", "show")
 """Options that have no meaning here."""
 
-
-ADAPTERS: dict[str, type[Adapter]] = {"mmpretrain": Classification, "mmseg": Segmentation, "mmocr": TextRecognition}
-"""The adapters by the scope of the config."""
-
-
-def adapter_of(original: Original) -> Adapter:
-    """Return what of an original becomes its file."""
-    return ADAPTERS[original.package.module](original)
-
-
-def metadata_of(adapter: Adapter) -> contract.Metadata:
-    """Return what a file states of the original, without the preprocessing."""
-    original = adapter.original
-    return contract.Metadata(
-        task=adapter.task.name, family=original.family, classes=original.classes or None, **adapter.metadata()
-    )
+_ADAPTERS: dict[str, type[Adapter]] = {
+    "mmpretrain": Classification,
+    "mmseg": Segmentation,
+    "mmpose": Pose,
+    "mmocr": TextRecognition,
+}
+"""What becomes the file of a model, by the module of its package."""
 
 
 def export_original(
@@ -79,10 +70,17 @@ def export_original(
         steps.begin(f"building the model with {package.name}'s own code")
         original = build(settings, package)
         steps.begin(f"loading {os.fspath(checkpoint)} into {original.family}")
-        adapter = adapter_of(load(original, checkpoint))
-        if adapter.names_classes and not adapter.original.classes:
+        original = load(original, checkpoint)
+        adapter = _ADAPTERS[package.module](original)
+        metadata = contract.Metadata(
+            **{"classes": original.classes or None, **adapter.metadata()},
+            task=adapter.task.name,
+            family=original.family,
+            preprocessing=preprocessing,
+            mmort_version=mmort.__version__,
+        )
+        if metadata.classes is None and adapter.task is not TEXT_RECOGNITION:
             steps.progress("note: neither checkpoint nor config names classes, so that results have numbers for names")
-        metadata = replace(metadata_of(adapter), preprocessing=preprocessing, mmort_version=mmort.__version__)
         size = _size(adapter, metadata, options)
         inputs = Inputs(preprocessing, image, size, preprocessing.line.height if preprocessing.line else None)
         with shims.applied():
@@ -115,11 +113,11 @@ def _size(adapter: Adapter, metadata: contract.Metadata, options: ExportOptions)
     """Return the only height and width of inputs; None if the file takes all sizes."""
     preprocessing = metadata.preprocessing
     assert preprocessing is not None
-    if adapter.task in (CLASSIFICATION, TEXT_RECOGNITION):
+    if adapter.task is not SEGMENTATION:
         if options.shape is not None or options.dynamic_export is not None:
             raise ValueError(
-                f"export: shape and dynamic_export must not be set for {adapter.task.name}, which takes images of the "
-                "size that its test pipeline makes"
+                f"export: shape and dynamic_export must not be set for {adapter.task.name}: the file takes images of "
+                "the size that the test pipeline makes"
             )
         if preprocessing.fixed_shape is None and preprocessing.line is None:
             raise ValueError(f"export: the test pipeline of {adapter.task.name} must make inputs of one size")

@@ -21,7 +21,8 @@ _DECODINGS: dict[str, Decoding] = {"CTCPostProcessor": "ctc", "AttentionPostproc
 class TextRecognition(Adapter):
     """A text recognition of MMOCR: up to the decoder's postprocessor, which takes the probabilities of characters."""
 
-    task, output_names, names_classes = TEXT_RECOGNITION, (CHARACTERS.name,), False
+    task = TEXT_RECOGNITION
+    output_names = (CHARACTERS.name,)
 
     def __init__(self, original: Original) -> None:
         super().__init__(original)
@@ -43,7 +44,7 @@ class TextRecognition(Adapter):
         """Return the original's data samples, with ``pred_text``."""
         if file is None:
             return list(self.model.predict(input, samples))
-        return list(self.postprocessor(file(input), samples))
+        return list(self.postprocessor(*file(input), samples))
 
     def metadata(self) -> dict[str, Any]:
         """Return the dictionary, and how it is read."""
