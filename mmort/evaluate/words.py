@@ -22,6 +22,10 @@ FIGURES = dict(zip(MODES, ("word_acc", "word_acc_ignore_case", "word_acc_ignore_
 """The names of the figures, MMOCR's."""
 
 
+VALID_SYMBOL = "[^A-Z^a-z^0-9^\u4e00-\u9fa5]"
+"""MMOCR's: characters that are no Latin letters, digits or Chinese characters."""
+
+
 @dataclass(frozen=True)
 class WordOptions:
     """The options of ``WordMetric``, by MMOCR's names.
@@ -31,12 +35,12 @@ class WordOptions:
     mode : str or sequence of str, default "ignore_case_symbol"
         What must be the same: "exact", "ignore_case", or "ignore_case_symbol", which leaves out what `valid_symbol`
         matches.
-    valid_symbol : str
+    valid_symbol : str, default `VALID_SYMBOL`
         A regular expression of the characters that are left out.
     """
 
     mode: str | Sequence[str] = "ignore_case_symbol"
-    valid_symbol: str = "[^A-Z^a-z^0-9^\u4e00-\u9fa5]"
+    valid_symbol: str = VALID_SYMBOL
 
     @property
     def modes(self) -> tuple[str, ...]:

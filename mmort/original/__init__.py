@@ -8,8 +8,8 @@ executed**, which is what the option says.
 `packages` imports a package with what today's torch needs; `building` builds and loads a model; `known` stands for the
 information on images that a model may read; `cut` ends the original at a call, whose tensors are the file's outputs,
 and runs the rest of it on a file's; `shims` are the lines of the originals that torch cannot trace; `adapters`,
-`poses` and `texts` have a class for each task, `inputs` the sizes to export and prove with, `ends` the comparison of the end
-results, and `exporting` the steps.
+`poses` and `texts` have a class for each task, `inputs` the sizes to export and prove with, `ends` the comparison of
+the end results, and `exporting` the steps.
 
 Importing this package needs neither torch nor the packages; `export` imports them when it is called.
 """

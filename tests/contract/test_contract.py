@@ -203,8 +203,8 @@ def test_files_of_mmdetection_state_nothing():
         ),
         (
             {"version": VERSION, "task": "a later one"},
-            "mmort_contract.task must be 'detection' or 'classification' or 'segmentation' or 'keypoints' or 'text recognition', "
-            'got "a later one"',
+            "mmort_contract.task must be 'detection' or 'classification' or 'segmentation' or 'keypoints' or "
+            "'text recognition', got \"a later one\"",
         ),
         ({"version": 0, "task": "detection"}, r"mmort_contract.version must be an integer from 1 to \d+, got 0"),
         ({"version": True, "task": "detection"}, r"mmort_contract.version must be an integer from 1 to \d+, got true"),
