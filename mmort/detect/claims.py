@@ -60,14 +60,17 @@ def list_families() -> list[Family]:
         heads.setdefault(family, []).append(name)
     for name, (_, family) in PARTS.particular[DETECTOR].items():
         heads.setdefault(family, []).append(name)
+    for types in PARTS.of_models.values():
+        for name, family in types.items():
+            heads.setdefault(family, []).append(name)
     listed = [
         Family(
             family.__name__,
-            tuple(sorted(types)),
+            tuple(sorted(names)),
             family.head_entries,
             (inspect.getdoc(family) or "").partition("\n")[0],
         )
-        for family, types in heads.items()
+        for family, names in heads.items()
     ]
     return sorted(listed, key=lambda family: family.name)
 
@@ -97,8 +100,9 @@ def family_of(config: DetectorConfig) -> Callable[[DetectorConfig, Parts], Detec
     head = model[entry][-1] if isinstance(model[entry], list) else model[entry]
     if not isinstance(head, dict):
         raise ValueError(f"detect.build: {entry} must be a dict, or a list of dicts, got {type(head).__name__}")
-    name, families = plain_type(head.get("type")), PARTS.types[DETECTOR]
-    coders, particular = PARTS.particular[DETECTOR].get(name, ("", None))
+    name, of_model = plain_type(head.get("type")), PARTS.of_models.get(plain_type(model.get("type")))
+    families = PARTS.types[DETECTOR] if of_model is None else of_model
+    coders, particular = PARTS.particular[DETECTOR].get(name, ("", None)) if of_model is None else ("", None)
     family = particular if _coder(head) in PARTS.types.get(coders, {}) else families.get(name)
     if family is None:
         similar = difflib.get_close_matches(str(name), families)

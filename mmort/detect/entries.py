@@ -99,8 +99,12 @@ class Parts:
         self.types = types
         self.particular: dict[str, dict[str, tuple[str, Any]]] = {}
         """By kind, the classes of type names of heads with some box coders only, and the kind of these."""
+        self.of_models: dict[str, dict[str, Any]] = {}
+        """By ``model.type``, the detectors that the type names of heads mean in such a model only."""
 
-    def register(self, kind: str, *names: str, coder: str | None = None) -> Callable[[_Class], _Class]:
+    def register(
+        self, kind: str, *names: str, coder: str | None = None, model: str | None = None
+    ) -> Callable[[_Class], _Class]:
         """Return a decorator: the class is what these type names mean in configs.
 
         Parameters
@@ -111,6 +115,9 @@ class Parts:
             MMDetection's type names, without a scope.
         coder : str, optional
             A kind of box coders; the class is then what the names mean of heads with such a coder.
+        model : str, optional
+            A ``model.type``; the class is then the detector that the names mean in such a model, where names of heads
+            that are registered without one mean nothing.
 
         Raises
         ------
@@ -128,7 +135,8 @@ class Parts:
         """
 
         def register(part_class: _Class) -> _Class:
-            types: dict[str, Any] = (self.types if coder is None else self.particular).setdefault(kind, {})
+            tables: dict[str, dict[str, Any]] = self.types if coder is None else self.particular
+            types = tables.setdefault(kind, {}) if model is None else self.of_models.setdefault(model, {})
             for name in names:
                 if name in types:
                     taken = types[name] if coder is None else types[name][1]

@@ -6,7 +6,9 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from mmort.contract import CLASSIFICATION, SEGMENTATION, Metadata, SegmentationFormat, Task
@@ -17,6 +19,12 @@ from mmort.original.known import KnownMeta, KnownMetas, UnknownSamples
 
 Run = Callable[[Tensor], Tensor]
 """A file: from input to output."""
+
+ALLOWED_SHARE = 0.001
+"""The share of pixels whose class may be another: those where two classes are as probable as each other."""
+
+ALLOWED_DISTANCE = 1e-3
+"""How far a probability may be from the original's."""
 
 
 class Adapter(nn.Module):
@@ -42,6 +50,18 @@ class Adapter(nn.Module):
     @abstractmethod
     def predict(self, input: Tensor, samples: Any, file: Run | None = None) -> list[Any]:
         """Return the original's end results, or those that it makes of a file's output."""
+
+    @abstractmethod
+    def of_original(self, result: Any) -> Any:
+        """Return what is compared of an end result that the original made."""
+
+    @abstractmethod
+    def of_mmort(self, result: Any) -> Any:
+        """Return what is compared of an end result of `mmort.Predictor`."""
+
+    @abstractmethod
+    def difference(self, expected: Any, actual: Any) -> str:
+        """Return how far end results differ, as text; ValueError if that is too far."""
 
     def metadata(self) -> dict[str, Any]:
         """Return what the file states of its output."""
@@ -71,6 +91,30 @@ class Classification(Adapter):
         if file is None:
             return list(self.model.predict(input, samples))
         return list(self.model.head._get_predictions(self.logits(file(input)), samples))
+
+    def of_original(self, result: Any) -> NDArray[Any]:
+        """Return the probability of each class."""
+        scores: NDArray[Any] = result.pred_score.numpy()
+        return scores
+
+    def of_mmort(self, result: Any) -> NDArray[Any]:
+        """Return the probability of each class."""
+        scores: NDArray[Any] = result.by_label
+        return scores
+
+    def difference(self, expected: NDArray[Any], actual: NDArray[Any]) -> str:
+        """Return the largest difference of probabilities."""
+        _require_shape(expected, actual)
+        distance = float(np.abs(expected - actual).max(initial=0))
+        if not distance <= ALLOWED_DISTANCE:
+            raise ValueError(f"export: a probability differs from the original's by {distance:.2g}")
+        return f"probabilities differ by at most {distance:.1e}"
+
+
+def _require_shape(expected: NDArray[Any], actual: NDArray[Any]) -> None:
+    """Refuse an end result that has not the original's shape."""
+    if expected.shape != actual.shape:
+        raise ValueError(f"export: the end result must be {expected.shape}, as the original's is, got {actual.shape}")
 
 
 def _softmax(logits: Tensor) -> Tensor:
@@ -116,6 +160,26 @@ class Segmentation(Adapter):
             return list(self.model.predict(input, samples))
         with replaced(self.model, "encode_decode", lambda window, _: file(window)):
             return list(self.model.predict(input, samples))
+
+    def of_original(self, result: Any) -> NDArray[Any]:
+        """Return the label of each pixel."""
+        labels: NDArray[Any] = result.pred_sem_seg.data[0].numpy()
+        return labels
+
+    def of_mmort(self, result: Any) -> NDArray[Any]:
+        """Return the label of each pixel."""
+        labels: NDArray[Any] = result.map
+        return labels
+
+    def difference(self, expected: NDArray[Any], actual: NDArray[Any]) -> str:
+        """Return how many pixels have another class."""
+        _require_shape(expected, actual)
+        count = int((expected != actual).sum())
+        if count > ALLOWED_SHARE * expected.size:
+            raise ValueError(
+                f"export: {count} of {expected.size} pixels have another class than the original gives them"
+            )
+        return f"{count} of {expected.size} pixels differ"
 
     def metadata(self) -> dict[str, Any]:
         """Return the windows, what makes classes of logits, and the palette."""

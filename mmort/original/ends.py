@@ -8,19 +8,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from mmort.configs.layout import DetectorConfig
 from mmort.images import Image, resize
-from mmort.original.adapters import Adapter, Segmentation
+from mmort.original.adapters import Adapter
 from mmort.original.building import described, quiet
 from mmort.predict import Predictor
-
-ALLOWED_SHARE = 0.001
-"""The share of pixels whose class may be another: those where two classes are as probable as each other."""
-
-ALLOWED_DISTANCE = 1e-3
-"""How far a probability may be from the original's."""
 
 
 def prepared_by(adapter: Adapter, image: Image) -> tuple[torch.Tensor, Any]:
@@ -80,44 +73,17 @@ def compare(adapter: Adapter, file: Path, image: Image) -> str:
         return torch.from_numpy(output)
 
     with torch.no_grad(), quiet():
-        by_original = _values(adapter, adapter.predict(input, copy.deepcopy(samples), run)[0])
-    result: Any = predictor(image)
-    by_mmort = result.map if isinstance(adapter, Segmentation) else result.by_label
+        by_original = adapter.of_original(adapter.predict(input, copy.deepcopy(samples), run)[0])
+    by_mmort = adapter.of_mmort(predictor(image))
     texts = [
-        f"{_difference(adapter, expected, values)} {by}"
-        for values, by in ((by_original, "through the original's own postprocessing"), (by_mmort, "through mmort"))
+        f"{adapter.difference(expected, actual)} {by}"
+        for actual, by in ((by_original, "through the original's own postprocessing"), (by_mmort, "through mmort"))
     ]
     return f"end results of an image, compared with the original's: {', '.join(texts)}"
 
 
-def _original_results(adapter: Adapter, image: Image) -> tuple[torch.Tensor, Any, NDArray[Any]]:
-    """Return the original's input and data samples of an image, and the numbers of its end result."""
+def _original_results(adapter: Adapter, image: Image) -> tuple[torch.Tensor, Any, Any]:
+    """Return the original's input and data samples of an image, and what is compared of its end result."""
     input, samples = prepared_by(adapter, image)
     with torch.no_grad(), quiet():
-        return input, samples, _values(adapter, adapter.predict(input, copy.deepcopy(samples))[0])
-
-
-def _values(adapter: Adapter, result: Any) -> NDArray[Any]:
-    """Return the numbers of the original's end result."""
-    if isinstance(adapter, Segmentation):
-        labels: NDArray[Any] = result.pred_sem_seg.data[0].numpy()
-        return labels
-    scores: NDArray[Any] = result.pred_score.numpy()
-    return scores
-
-
-def _difference(adapter: Adapter, expected: NDArray[Any], values: NDArray[Any]) -> str:
-    """Return how far end results differ, as text; ValueError if that is too far."""
-    if expected.shape != values.shape:
-        raise ValueError(f"export: the end result must be {expected.shape}, as the original's is, got {values.shape}")
-    if isinstance(adapter, Segmentation):
-        count = int((expected != values).sum())
-        if count > ALLOWED_SHARE * expected.size:
-            raise ValueError(
-                f"export: {count} of {expected.size} pixels have another class than the original gives them"
-            )
-        return f"{count} of {expected.size} pixels differ"
-    distance = float(np.abs(expected - values).max(initial=0))
-    if not distance <= ALLOWED_DISTANCE:
-        raise ValueError(f"export: a probability differs from the original's by {distance:.2g}")
-    return f"probabilities differ by at most {distance:.1e}"
+        return input, samples, adapter.of_original(adapter.predict(input, copy.deepcopy(samples))[0])

@@ -53,6 +53,15 @@ def test_the_box_coder_chooses_between_families_of_a_type(entry, name, families)
         assert claimed(**{entry: {"type": name, **head}}) == family
 
 
+def test_a_type_of_model_chooses_between_families_of_a_type():
+    assert claimed(bbox_head={"type": "YOLOXHead"}) == "YOLOX"
+    assert claimed(type="mmyolo.YOLODetector", bbox_head={"type": "YOLOXHead"}) == "YOLOXOfMMYOLO"
+    with pytest.raises(ValueError, match=r"'RetinaHead' of model.type 'YOLODetector' is not supported"):
+        claimed(type="YOLODetector", bbox_head={"type": "RetinaHead"})
+    with pytest.raises(ValueError, match=r"'YOLOv8Head' of model.type 'Any' is not supported"):
+        claimed(bbox_head={"type": "YOLOv8Head"})
+
+
 def test_models_around_a_detector_are_known_by_name():
     detector = {"bbox_head": {"type": "YOLOXHead"}}
     assert claimed(type="ByteTrack", detector=detector) == "YOLOX"
@@ -66,7 +75,8 @@ def test_models_around_a_detector_are_known_by_name():
 
 def test_all_families_are_listed():
     families = list_families()
-    assert {head for family in families for head in family.heads} == set(PARTS.types[DETECTOR])
+    claimed_heads = set(PARTS.types[DETECTOR]).union(*PARTS.of_models.values())
+    assert {head for family in families for head in family.heads} == claimed_heads
     assert len({family.name for family in families}) == len(families)
     assert all(family.summary and family.entries for family in families)
     (retinanet,) = (family for family in families if family.name == "RotatedRetinaNet")

@@ -58,6 +58,44 @@ def _model(backbone: dict[str, Any], neck: dict[str, Any], head: dict[str, Any],
     )
 
 
+PLAIN_LAYER = {"norm_cfg": {"type": "BN"}, "act_cfg": {"type": "SiLU", "inplace": True}}
+POINTS = {"type": "mmdet.MlvlPointGenerator", "offset": 0, "strides": STRIDES}
+RTMDET_MODULE = {
+    "type": "RTMDetSepBNHeadModule",
+    "num_classes": 3,
+    "in_channels": 256,
+    "feat_channels": 128,
+    "stacked_convs": 2,
+    "widen_factor": 0.125,
+    "featmap_strides": STRIDES,
+    **PLAIN_LAYER,
+}
+RTMDET_BACKBONE = {"type": "CSPNeXt", **SMALL, **PLAIN_LAYER, "expand_ratio": 0.5}
+RTMDET_NECK = {"type": "CSPNeXtPAFPN", **SMALL, **PLAIN_LAYER, "in_channels": LEVELS, "out_channels": 256}
+RTMDET_HEAD = {
+    "type": "RTMDetHead",
+    "head_module": RTMDET_MODULE,
+    "prior_generator": POINTS,
+    "bbox_coder": {"type": "DistancePointBBoxCoder"},
+    "loss_cls": {"type": "mmdet.QualityFocalLoss", "use_sigmoid": True},
+}
+RTMDET_OTHER = {
+    **RTMDET_HEAD,
+    "head_module": {**RTMDET_MODULE, "share_conv": False, "pred_kernel_size": 3, "stacked_convs": 1},
+}
+YOLOX_MODULE = {
+    "type": "YOLOXHeadModule",
+    "num_classes": 3,
+    "in_channels": 256,
+    "feat_channels": 128,
+    "widen_factor": 0.125,
+    **LAYER,
+}
+YOLOX_BACKBONE = {"type": "YOLOXCSPDarknet", **SMALL, **LAYER, "spp_kernal_sizes": (3, 5, 9)}
+YOLOX_NECK = {"type": "YOLOXPAFPN", **SMALL, **LAYER, "in_channels": LEVELS, "out_channels": 256}
+STYLE = {"yolox_style": True, "score_thr": 0.3}
+DEPTHWISE = {"use_depthwise": True}
+
 P6 = [256, 512, 768, 1024]
 _P6_HEAD = copy.deepcopy(V5_HEAD)
 _P6_HEAD["head_module"] |= {"in_channels": P6, "featmap_strides": [8, 16, 32, 64]}
@@ -83,5 +121,19 @@ MODELS = {
         {**V5_NECK, "type": "YOLOv8PAFPN", "in_channels": [256, 512, 512], "out_channels": [256, 512, 512]},
         {**V8_HEAD, "head_module": {**V8_HEAD["head_module"], "in_channels": [256, 512, 512]}},
         score_thr=0.3,
+    ),
+    "rtmdet_yolo": _model(RTMDET_BACKBONE, RTMDET_NECK, RTMDET_HEAD, score_thr=0.3),
+    "rtmdet_yolo_other": _model(
+        {**RTMDET_BACKBONE, "expand_ratio": 0.25, "channel_attention": False},
+        {**RTMDET_NECK, "expand_ratio": 0.75, "num_csp_blocks": 6},
+        RTMDET_OTHER,
+        score_thr=0.3,
+    ),
+    "yolox_yolo": _model(YOLOX_BACKBONE, YOLOX_NECK, {"type": "YOLOXHead", "head_module": YOLOX_MODULE}, **STYLE),
+    "yolox_yolo_depthwise": _model(
+        {**YOLOX_BACKBONE, **DEPTHWISE},
+        {**YOLOX_NECK, **DEPTHWISE},
+        {"type": "YOLOXHead", "head_module": {**YOLOX_MODULE, **DEPTHWISE, "stacked_convs": 1}},
+        **STYLE,
     ),
 }

@@ -25,7 +25,16 @@ BATCH_SHAPES = {
     "size_divisor": 32,
     "extra_pad_ratio": 0.5,
 }
-SPREAD = {r"convs_pred\.\d+$": (0.0, 1.5), r"cls_preds\.\d+\.2$": (-1.0, 1.5), r"reg_preds\.\d+\.2$": (0.0, 3.0)}
+SPREAD = {
+    r"rtm_cls\.\d+$": (-1.0, 1.5),
+    r"rtm_reg\.\d+$": (1.5, 1.5),
+    r"conv_cls\.\d+$": (-1.5, 2.0),
+    r"conv_obj\.\d+$": (1.0, 1.5),
+    r"conv_reg\.\d+$": (0.0, 0.7),
+    r"convs_pred\.\d+$": (0.0, 1.5),
+    r"cls_preds\.\d+\.2$": (-1.0, 1.5),
+    r"reg_preds\.\d+\.2$": (0.0, 3.0),
+}
 
 
 def _case(name: str) -> Case:

@@ -3,4 +3,4 @@
 An import here registers a family.
 """
 
-from mmort.detect.families.yolo import yolov5, yolov8
+from mmort.detect.families.yolo import rtmdet, yolov5, yolov8, yolox

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from mmort.detect.entries import PARTS, Schema, nested, part
 from mmort.detect.parts.priors import Priors
-from mmort.detect.parts.yolo.detector import HeadModule, YOLODetector, YOLOHead
+from mmort.detect.parts.yolo.detector import MODEL, HeadModule, YOLODetector, YOLOHead
 
 _ANCHORS = {
     "type": "YOLOAnchorGenerator",
@@ -83,7 +83,7 @@ class YOLOv5Head(YOLOHead):
         return torch.cat([centre - half, centre + half], -1), numbers[..., 5:], numbers[..., 4:5]
 
 
-@PARTS.register("detector", "YOLOv5Head")
+@PARTS.register("detector", "YOLOv5Head", model=MODEL)
 class YOLOv5(YOLODetector):
     """YOLOv5 of MMYOLO."""
 

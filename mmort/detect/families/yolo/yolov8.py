@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from mmort.detect.entries import PARTS, part
 from mmort.detect.parts.layers import ConvModule
-from mmort.detect.parts.yolo.detector import HeadModule, YOLODetector
+from mmort.detect.parts.yolo.detector import MODEL, HeadModule, YOLODetector
 from mmort.detect.parts.yolo.distances import DistanceHead, DistributionModule
 
 
@@ -61,7 +61,7 @@ class YOLOv8Head(DistanceHead):
         head_module: HeadModule = part("head_module", types={"YOLOv8HeadModule": YOLOv8HeadModule})
 
 
-@PARTS.register("detector", "YOLOv8Head")
+@PARTS.register("detector", "YOLOv8Head", model=MODEL)
 class YOLOv8(YOLODetector):
     """YOLOv8 of MMYOLO, and YOLOv5u, which has YOLOv5's backbone and neck."""
 

@@ -1,7 +1,7 @@
-"""Backbones of YOLOv5 and YOLOv8, and the base of those of MMYOLO.
+"""Backbones of YOLOv5, YOLOv8, YOLOX and RTMDet in MMYOLO, and the base of all of MMYOLO's.
 
-Sources: ultralytics' documentation of the architectures of YOLOv5 and YOLOv8; MMYOLO's configs.  Layers have MMYOLO's
-names.
+Sources: ultralytics' documentation of the architectures of YOLOv5 and YOLOv8; MMDetection's ``CSPDarknet`` and
+``CSPNeXt``; MMYOLO's configs.  Layers have MMYOLO's names.
 """
 
 from __future__ import annotations
@@ -12,19 +12,22 @@ from typing import Any, ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
-from mmort.detect.entries import PARTS, only, training_only
-from mmort.detect.parts.csp import CSPLayer
+from mmort.configs.schema import Config
+from mmort.detect.entries import PARTS, default, only, training_only
+from mmort.detect.parts.backbones.csp_darknet import Focus
+from mmort.detect.parts.csp import CSPLayer, CSPNeXtBlock, SPPBottleneck, convolution_block
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.yolo.blocks import RepeatedPooling, SplitLayer
-from mmort.detect.parts.yolo.scaling import ScaledEntries
+from mmort.detect.parts.yolo.scaling import RoundedDown, ScaledEntries
 
 
 class Stage(NamedTuple):
-    """A stage of a full-sized network: its channels and blocks, and whether it ends with pooling."""
+    """A stage of a full-sized network: its channels and blocks, whether it pools, and whether blocks have shortcuts."""
 
     channels: int
     blocks: int
     pools: bool = False
+    add_identity: bool = True
 
 
 class YOLOBackbone(nn.Module):
@@ -133,4 +136,71 @@ class YOLOv8CSPDarknet(YOLOBackbone):
         ]
         if stage.pools:
             modules.append(RepeatedPooling(channels, channels, **layer))
+        return modules, channels
+
+
+@PARTS.register("backbone", "YOLOXCSPDarknet")
+class YOLOXCSPDarknet(YOLOBackbone):
+    """YOLOX's backbone, in which `use_depthwise` changes the layers between stages only."""
+
+    architectures: ClassVar = {"P5": (Stage(128, 3), Stage(256, 9), Stage(512, 9), Stage(1024, 3, True, False))}
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(YOLOBackbone.Entries):
+        use_depthwise: bool = False
+        spp_kernal_sizes: Sequence[int] = (5, 9, 13)
+
+    def build_stem(self, entries: Any, channels: int) -> nn.Module:
+        return Focus(entries.input_channels, channels, 3, **entries.layer)
+
+    def build_stage(self, entries: Any, stage: Stage, in_channels: int) -> tuple[list[nn.Module], int]:
+        channels, layer = entries.channels(stage.channels), entries.layer
+        downsample = convolution_block(entries.use_depthwise)
+        modules: list[nn.Module] = [downsample(in_channels, channels, 3, stride=2, padding=1, **layer)]
+        if stage.pools:
+            modules.append(SPPBottleneck(channels, channels, entries.spp_kernal_sizes, **layer))
+        count = entries.blocks(stage.blocks)
+        modules.append(CSPLayer(channels, channels, count, add_identity=stage.add_identity, **layer))
+        return modules, channels
+
+
+class CSPNeXt(YOLOBackbone):
+    """RTMDet's backbone, of the same type as MMDetection's."""
+
+    architectures: ClassVar = {
+        "P5": (Stage(128, 3), Stage(256, 6), Stage(512, 6), Stage(1024, 3, True, False)),
+        "P6": (Stage(128, 3), Stage(256, 6), Stage(512, 6), Stage(768, 3), Stage(1024, 3, True, False)),
+    }
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(RoundedDown, YOLOBackbone.Entries):
+        expand_ratio: float = 0.5
+        channel_attention: bool = True
+        norm_cfg: Config | None = default({"type": "BN"})
+
+    def build_stem(self, entries: Any, channels: int) -> nn.Module:
+        half, layer = channels // 2, entries.layer
+        return nn.Sequential(
+            ConvModule(entries.input_channels, half, 3, stride=2, padding=1, **layer),
+            ConvModule(half, half, 3, padding=1, **layer),
+            ConvModule(half, channels, 3, padding=1, **layer),
+        )
+
+    def build_stage(self, entries: Any, stage: Stage, in_channels: int) -> tuple[list[nn.Module], int]:
+        channels, layer = entries.channels(stage.channels), entries.layer
+        modules: list[nn.Module] = [ConvModule(in_channels, channels, 3, stride=2, padding=1, **layer)]
+        if stage.pools:
+            modules.append(RepeatedPooling(channels, channels, **layer))
+        modules.append(
+            CSPLayer(
+                channels,
+                channels,
+                entries.blocks(stage.blocks),
+                block=CSPNeXtBlock,
+                expand_ratio=entries.expand_ratio,
+                add_identity=stage.add_identity,
+                channel_attention=entries.channel_attention,
+                **layer,
+            )
+        )
         return modules, channels

@@ -1,7 +1,8 @@
-"""Feature pyramids of YOLOv5 and YOLOv8, from the coarsest level to the finest and back, and the base of MMYOLO's.
+"""Feature pyramids of MMYOLO's detectors, from the coarsest level to the finest and back.
 
 Sources: S. Liu et al., "Path Aggregation Network for Instance Segmentation", CVPR 2018; ultralytics' documentation of
-the architectures of YOLOv5 and YOLOv8; MMYOLO's configs.  Layers have MMYOLO's names.
+the architectures of YOLOv5 and YOLOv8; MMDetection's ``YOLOXPAFPN`` and ``CSPNeXtPAFPN``; MMYOLO's configs.  Layers
+have MMYOLO's names.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mmort.detect.entries import PARTS, training_only
-from mmort.detect.parts.csp import CSPLayer
+from mmort.configs.schema import Config
+from mmort.detect.entries import PARTS, default, only, training_only
+from mmort.detect.parts.csp import CSPLayer, CSPNeXtBlock, convolution_block
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.yolo.blocks import SplitLayer
-from mmort.detect.parts.yolo.scaling import ScaledEntries
+from mmort.detect.parts.yolo.scaling import RoundedDown, ScaledEntries
 
 
 class YOLONeck(nn.Module):
@@ -152,3 +154,40 @@ class YOLOv8PAFPN(YOLOv5PAFPN):
 
     def bottom_up_layer(self, entries: Any, level: int) -> nn.Module:
         return self.block(entries, self.channels[level] + self.channels[level + 1], self.channels[level + 1])
+
+
+class YOLOXPAFPN(YOLOv5PAFPN):
+    """YOLOX's neck, of the same type as MMDetection's; `use_depthwise` changes the layers that halve maps only."""
+
+    out_kernel: ClassVar[int] = 1
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(RoundedDown, YOLONeck.Entries):
+        out_channels: int
+        num_csp_blocks: int = 3
+        use_depthwise: bool = False
+
+    def downsample_layer(self, entries: Any, level: int) -> nn.Module:
+        channels = self.channels[level]
+        convolution = convolution_block(entries.use_depthwise)
+        return convolution(channels, channels, 3, stride=2, padding=1, **entries.layer)
+
+    def out_layer(self, entries: Any, level: int) -> nn.Module:
+        channels, size = entries.channels(entries.out_channels), self.out_kernel
+        return ConvModule(self.channels[level], channels, size, padding=size // 2, **entries.layer)
+
+
+class CSPNeXtPAFPN(YOLOXPAFPN):
+    """RTMDet's neck, of the same type as MMDetection's."""
+
+    out_kernel = 3
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(YOLOXPAFPN.Entries):
+        expand_ratio: float = 0.5
+        use_depthwise: bool = only(False)
+        norm_cfg: Config | None = default({"type": "BN"})
+
+    def block(self, entries: Any, in_channels: int, out_channels: int) -> nn.Module:
+        count, ratio = entries.blocks(entries.num_csp_blocks), entries.expand_ratio
+        return CSPLayer(in_channels, out_channels, count, block=CSPNeXtBlock, expand_ratio=ratio, **entries.layer)

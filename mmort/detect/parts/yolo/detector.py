@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
 from mmort.detect.entries import PARTS, Parts, Schema, part, training_only
+from mmort.detect.parts.backbones.yolo import CSPNeXt
 from mmort.detect.parts.boxes import larger
+from mmort.detect.parts.necks.yolo_pafpn import YOLOXPAFPN, CSPNeXtPAFPN
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.selection import detections, of_all_levels
 from mmort.detect.parts.single_stage import Head, SingleStageDetector, SingleStageModel
@@ -19,9 +21,12 @@ from mmort.detect.parts.test_cfg import SelectionEntries, check_preselection, ch
 from mmort.detect.parts.yolo.scaling import scaled_channels
 from mmort.torch import filter_scores
 
-BACKBONES = PARTS.replacing("backbone")
-NECKS = PARTS.replacing("neck")
+BACKBONES = PARTS.replacing("backbone", CSPNeXt=CSPNeXt)
+NECKS = PARTS.replacing("neck", CSPNeXtPAFPN=CSPNeXtPAFPN, YOLOXPAFPN=YOLOXPAFPN)
 """The parts that MMYOLO's types name, some of which are MMDetection's under the same names, with other layers."""
+
+MODEL = "YOLODetector"
+"""The ``model.type`` of MMYOLO's detectors, whose heads have names that mean other families elsewhere."""
 
 
 class HeadModule(nn.Module):

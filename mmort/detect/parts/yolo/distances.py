@@ -14,7 +14,10 @@ from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.yolo.detector import HeadModule, YOLOHead
 from mmort.detect.parts.yolo.scaling import BATCH_NORM, SILU
 
-STRIDES = [8, 16, 32]
+
+def points(offset: float) -> Config:
+    """Return the config of points at an offset in the locations of three levels, which priors are by default."""
+    return {"type": "MlvlPointGenerator", "offset": offset, "strides": [8, 16, 32]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +31,15 @@ class DistanceCoderEntries(Schema):
     }
 
 
-class DistributionModule(HeadModule):
+class DistanceModule(HeadModule):
+    """Layers that predict classes, and the distances to the sides of a box."""
+
+    def distances(self, regressed: Tensor) -> Tensor:
+        """Return distances in strides [N, P, 4] of what is regressed [N, P, ...]."""
+        return regressed
+
+
+class DistributionModule(DistanceModule):
     """Layers that predict classes, and for each side of a box the probabilities of `bins` distances, in strides.
 
     Attributes
@@ -72,12 +83,10 @@ class DistanceHead(YOLOHead):
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(YOLOHead.Entries):
-        prior_generator: Priors = part(
-            "prior generator", default={"type": "MlvlPointGenerator", "offset": 0.5, "strides": STRIDES}
-        )
+        prior_generator: Priors = part("prior generator", default=points(0.5))
         bbox_coder: DistanceCoderEntries = nested(DistanceCoderEntries, default={"type": "DistancePointBBoxCoder"})
 
-    head_module: DistributionModule
+    head_module: DistanceModule
 
     def decoded(self, level: int, *maps: Tensor) -> tuple[Tensor, ...]:
         logits, regressed = (map.flatten(2).transpose(1, 2) for map in maps)  # [N, h*w, C], [N, h*w, 4 * bins]

@@ -31,6 +31,16 @@ class WidenedEntries(Schema):
         return scaled_channels(full, self.widen_factor)
 
 
+class RoundedDown:
+    """Before the base of a schema: channels are rounded down, to any number, as MMYOLO's RTMDet has them."""
+
+    widen_factor: float
+
+    def channels(self, full: int) -> int:
+        """Return the channels of a layer that has `full` in the full-sized network."""
+        return int(full * self.widen_factor)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ScaledEntries(WidenedEntries):
     """The entries of parts whose channels and blocks are scaled."""
