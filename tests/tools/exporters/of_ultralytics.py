@@ -39,6 +39,7 @@ def spread(network: torch.nn.Module) -> None:
 
 def yolo(stem: str, classes: int = 3, **arguments: Any) -> Exporter:
     """Return a model of ultralytics with random weights, exported with some arguments."""
+
     def make(folder: Path) -> Path:
         from ultralytics import YOLO
 
