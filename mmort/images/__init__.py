@@ -247,7 +247,7 @@ def read_label_map(path: str | os.PathLike[str]) -> NDArray[np.uint8] | NDArray[
         raise ValueError(f"{path}: a map of labels must have one channel, got {[*labels.shape]}")
     if labels.dtype.kind not in "bu" or labels.dtype.itemsize > 2:
         raise ValueError(f"{path}: a map of labels must have levels of up to 16 bits, got {labels.dtype}")
-    return labels.astype(np.uint8 if labels.dtype.itemsize == 1 else np.uint16)
+    return labels.astype(np.uint8) if labels.dtype.itemsize == 1 else labels.astype(np.uint16)
 
 
 PNG_KIND = slice(24, 26)
