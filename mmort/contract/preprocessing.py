@@ -343,7 +343,8 @@ class Preprocessing:
         Raises
         ------
         ValueError
-            If `image` is not of this shape and dtype, or the file cannot be decoded.
+            If `image` is not of this shape and dtype, the file cannot be decoded, or the resized or the padded image
+            has more pixels than the limits, as that of a line of pixels may.
         TypeError
             If `image` is neither an array nor a path.
         OSError
@@ -354,6 +355,11 @@ class Preprocessing:
             raise ValueError(f"preprocessing: image must have {self.channels} channels, got {image.shape[2]}")
         height, width = image.shape[:2]
         size = self.resized_size(width, height)
+        if self.edge is not None and size[0] * size[1] > max(MAX_RESIZED_PIXELS, height * width):
+            raise ValueError(
+                f"preprocessing: edge={self.edge} makes {size[1]} x {size[0]} pixels of {height} x {width}, which is "
+                f"more than the limit, {MAX_RESIZED_PIXELS} pixels or as many as before"
+            )
         pixels: NDArray[Any] = image.astype(np.float32) if self.to_float32 else image
         resized = resize(pixels, *size, self.resize_backend, self.interpolation)
         return self.finish(resized[:, ::-1] if mirrored else resized, (height, width))

@@ -405,6 +405,16 @@ def test_sizes_of_configs_that_no_image_can_have(scale):
         Preprocessing.from_config({"model": {}, "test_pipeline": pipeline})
 
 
+@pytest.mark.parametrize("shape", [(1, 300, 3), (300, 1, 3)])
+def test_a_line_of_pixels_whose_shorter_side_becomes_an_edge(shape):
+    prepare = Preprocessing(edge=256, crop=(224, 224))
+    sides = r"256 x 76800 pixels of 1 x 300" if shape[0] == 1 else r"76800 x 256 pixels of 300 x 1"
+    with pytest.raises(ValueError, match=rf"edge=256 makes {sides}, .* limit, 16777216 pixels or as many as before$"):
+        prepare(np.zeros(shape, np.uint8))
+    assert prepare(np.zeros((1, 200, 3), np.uint8)).input.shape == (3, 224, 224)
+    assert Preprocessing(edge=1)(np.zeros((1, 2**24 + 1, 3), np.uint8)).input.shape == (3, 1, 2**24 + 1)
+
+
 def test_a_png_file_that_states_a_long_chunk(monkeypatch):
     """OpenCV 5 takes 4 GB and 5 seconds for these 67 bytes, and refuses them then: it does not get them."""
     data = bytearray(cv2.imencode(".png", np.zeros((1, 1), np.uint8))[1].tobytes())
