@@ -44,8 +44,8 @@ def same_polygons(file, model, settings):
     return count
 
 
-@pytest.mark.parametrize("postprocessor", ["dict(type='DBPostprocessor')", QUAD, FEW])
-def test_a_trained_detection(trained, tmp_path, capsys, postprocessor):
+@pytest.mark.parametrize(("postprocessor", "least"), [("dict(type='DBPostprocessor')", 500), (QUAD, 50), (FEW, 5)])
+def test_a_trained_detection(trained, tmp_path, capsys, postprocessor, least):
     images, checkpoint, model = trained
     config, file = signs.config(tmp_path, images, postprocessor=postprocessor), tmp_path / "x.onnx"
     built, settings = original.build(config)
@@ -54,7 +54,7 @@ def test_a_trained_detection(trained, tmp_path, capsys, postprocessor):
     printed = capsys.readouterr().out
     assert "corners differ by at most 0.0e+00 pixels" in printed
     assert "for inputs of all sizes" in printed
-    assert same_polygons(file, built, settings) > 50
+    assert same_polygons(file, built, settings) > least
 
 
 def test_deformable_convolutions(trained, tmp_path):

@@ -87,7 +87,7 @@ def test_metadata():
     entries = write_entries(stated)
     assert read_metadata("x", entries) == stated
     wrong = json.loads(entries["text_detection"]) | {"shape": "circle"}
-    with pytest.raises(ValueError, match="text_detection.shape must be 'poly' or 'quad'"):
+    with pytest.raises(ValueError, match=r"text_detection\.shape must be 'poly' or 'quad'"):
         read_metadata("x", entries | {"text_detection": json.dumps(wrong)})
 
 
