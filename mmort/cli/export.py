@@ -41,7 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "and must be installed",
     )
     parser.add_argument(
-        "--check", action="store_true", help="export nothing; list what of the config is not supported, in seconds"
+        "--check",
+        action="store_true",
+        help="export nothing; list what of the config is not supported, in seconds; with --original, build and trace "
+        "the model, in minutes",
     )
     parser.add_argument(
         "--list",
@@ -100,8 +103,6 @@ def run(arguments: argparse.Namespace) -> str | list[str] | None:
         return _list(arguments.list)
     if arguments.config is None:
         raise UsageError("export: CONFIG is required, unless --list is given")
-    if arguments.check and arguments.original:
-        raise UsageError("export: --check is for detectors; --original builds its models when it exports them")
     if arguments.check:
         return _check(arguments)
     if arguments.checkpoint is None:
@@ -176,6 +177,12 @@ def _check(arguments: argparse.Namespace) -> list[str] | None:
 
     if arguments.checkpoint is not None and arguments.checkpoint.endswith(".py"):
         raise UsageError(f"--check reads one config, got {arguments.config} and {arguments.checkpoint}")
+    if arguments.original:
+        from mmort.original import check
+
+        family = check(arguments.config, ExportOptions(cfg_options=arguments.cfg_options))
+        print(f"{arguments.config}: {family} can be traced, with random weights; exporting it proves the file")
+        return None
     overrides = parse_options(arguments.cfg_options)
     if overrides:
         refuse_unread(overrides, read_config(arguments.config))

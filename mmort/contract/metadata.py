@@ -323,6 +323,7 @@ _PREPROCESSING: dict[str, Any] = {
     "by_ratio": checks.FLAG,
     "edge": checks.optional(checks.integer(1, MAX_PADDING_STEP)),
     "crop": checks.optional(_SIZE),
+    "crop_padding": checks.optional(checks.integer(0, MAX_PADDING_STEP)),
     **{name: checks.words(*words) for name, words in preprocessing.WORDS.items()},
 }
 """The entries of "preprocessing", the fields of `Preprocessing`."""

@@ -6,6 +6,9 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from torch import Tensor
 
 import mmort
 from mmort import contract
@@ -42,52 +45,70 @@ def export_original(
     config: PathLike, checkpoint: PathLike, output_file: Path, options: ExportOptions, progress: Callable[[str], None]
 ) -> Report:
     """Implement `mmort.original.export`."""
-    _check(options)
     image = read_image(options.input_img or DEFAULT_IMAGE)
     test_image = image if options.test_img is None else read_image(options.test_img)
-    overrides = options.cfg_options
-    if overrides is not None and not isinstance(overrides, Mapping):
-        overrides = parse_options(overrides)
     with Steps(progress) as steps:
-        steps.begin(f"reading {os.fspath(config)}")
-        settings = read_config(config, overrides)
-        if overrides:
-            refuse_unread(overrides, read_config(config))
-        package = package_of(settings)
-        if package is None:
-            supported = ", ".join(f"{package.name} ({scope!r})" for scope, package in PACKAGES.items())
-            raise ValueError(
-                f"export: original must be False for {os.fspath(config)}: default_scope is "
-                f"{settings.get('default_scope')!r}, and --original is for {supported}"
-            )
-        preprocessing = Preprocessing.from_config(settings)
-        steps.begin(f"building the model with {package.name}'s own code")
-        original = build(settings, package)
-        steps.begin(f"loading {os.fspath(checkpoint)} into {original.family}")
-        original = load(original, checkpoint)
-        adapter = _ADAPTERS[package.module](original)
-        metadata = contract.Metadata(
-            **{"classes": original.classes or None, **adapter.metadata()},
-            task=adapter.task.name,
-            family=original.family,
-            preprocessing=preprocessing,
-            mmort_version=mmort.__version__,
-        )
-        if metadata.classes is None:
-            steps.progress("note: neither checkpoint nor config names classes, so that results have numbers for names")
-        inputs = Inputs(preprocessing, image, _size(adapter, metadata, options))
+        draft_of = _prepared(config, checkpoint, image, options, steps)
         with shims.applied():
-            draft_of = _Export(adapter, metadata, inputs, options, steps)
             report = draft_of.write(output_file, test_image)
         steps.end()
         if options.verify is not False:
             steps.progress(str(report))
             steps.progress(draft_of.ends)
         unproven = ", NOT VERIFIED: it has not been compared with torch" if options.verify is False else ""
-        sizes = "all sizes" if inputs.size is None else f"{inputs.size[0]} x {inputs.size[1]} only"
+        size = draft_of.inputs.size
+        sizes = "all sizes" if size is None else f"{size[0]} x {size[1]} only"
         megabytes = output_file.stat().st_size / 1e6
         steps.progress(f"wrote {output_file}, {megabytes:.1f} MB, for inputs of {sizes}{unproven}")
         return report
+
+
+def check_original(config: PathLike, options: ExportOptions, progress: Callable[[str], None]) -> str:
+    """Implement `mmort.original.check`."""
+    with Steps(progress) as steps, TemporaryDirectory() as folder:
+        draft_of = _prepared(config, None, read_image(DEFAULT_IMAGE), options, steps)
+        with shims.applied():
+            draft_of.check(Path(folder, "x.onnx"))
+        steps.end()
+        return draft_of.adapter.original.family
+
+
+def _prepared(
+    config: PathLike, checkpoint: PathLike | None, image: Image, options: ExportOptions, steps: Steps
+) -> _Export:
+    """Return the export of a config's model, with random weights if there is no checkpoint."""
+    _check(options)
+    overrides = options.cfg_options
+    if overrides is not None and not isinstance(overrides, Mapping):
+        overrides = parse_options(overrides)
+    steps.begin(f"reading {os.fspath(config)}")
+    settings = read_config(config, overrides)
+    if overrides:
+        refuse_unread(overrides, read_config(config))
+    package = package_of(settings)
+    if package is None:
+        supported = ", ".join(f"{package.name} ({scope!r})" for scope, package in PACKAGES.items())
+        raise ValueError(
+            f"export: original must be False for {os.fspath(config)}: default_scope is "
+            f"{settings.get('default_scope')!r}, and --original is for {supported}"
+        )
+    preprocessing = Preprocessing.from_config(settings)
+    steps.begin(f"building the model with {package.name}'s own code")
+    original = build(settings, package)
+    if checkpoint is not None:
+        steps.begin(f"loading {os.fspath(checkpoint)} into {original.family}")
+        original = load(original, checkpoint)
+    adapter = _ADAPTERS[package.module](original)
+    metadata = contract.Metadata(
+        **{"classes": original.classes or None, **adapter.metadata()},
+        task=adapter.task.name,
+        family=original.family,
+        preprocessing=preprocessing,
+        mmort_version=mmort.__version__,
+    )
+    if metadata.classes is None and checkpoint is not None:
+        steps.progress("note: neither checkpoint nor config names classes, so that results have numbers for names")
+    return _Export(adapter, metadata, Inputs(preprocessing, image, _size(adapter, metadata, options)), options, steps)
 
 
 def _check(options: ExportOptions) -> None:
@@ -138,11 +159,15 @@ class _Export:
         self.adapter, self.metadata, self.inputs, self.options, self.steps = adapter, metadata, inputs, options, steps
         self.ends = ""
 
-    def write(self, output_file: Path, image: Image) -> Report:
-        """Write the file, if it passes all comparisons."""
+    def check(self, output_file: Path) -> None:
+        """Trace the original, and write nothing."""
+        with Draft(self.adapter, self.inputs.example(), output_file, self._settings([])) as draft:
+            self._trace(draft)
+
+    def _settings(self, checks: list[tuple[Tensor]]) -> Options:
+        """Return the options of torch's exporter and of the proof."""
         options = self.options
-        args, checks = self.inputs.example(), self.inputs.checks(self.adapter)
-        settings = Options(
+        return Options(
             dynamic_shapes=self.inputs.dynamic_shapes,
             check_sizes=checks,
             opset_version=options.opset_version,
@@ -152,7 +177,12 @@ class _Export:
             simplify=options.simplify,
             verify=options.verify is not False,
         )
-        with Draft(self.adapter, args, output_file, settings) as draft:
+
+    def write(self, output_file: Path, image: Image) -> Report:
+        """Write the file, if it passes all comparisons."""
+        checks = self.inputs.checks(self.adapter)
+        settings = self._settings(checks)
+        with Draft(self.adapter, self.inputs.example(), output_file, settings) as draft:
             self._trace(draft)
             self._finish(draft)
             report = None
