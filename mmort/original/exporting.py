@@ -161,13 +161,13 @@ class _Export:
 
     def check(self, output_file: Path) -> None:
         """Trace the original, and write nothing."""
-        with Draft(self.adapter, self.inputs.example(), output_file, self._settings([])) as draft:
+        with self._draft(output_file, self.inputs.checks(self.adapter)) as draft:
             self._trace(draft)
 
-    def _settings(self, checks: list[tuple[Tensor]]) -> Options:
-        """Return the options of torch's exporter and of the proof."""
+    def _draft(self, output_file: Path, checks: list[tuple[Tensor]]) -> Draft:
+        """Return a draft of the file, to be proven with some inputs."""
         options = self.options
-        return Options(
+        settings = Options(
             dynamic_shapes=self.inputs.dynamic_shapes,
             check_sizes=checks,
             opset_version=options.opset_version,
@@ -177,16 +177,16 @@ class _Export:
             simplify=options.simplify,
             verify=options.verify is not False,
         )
+        return Draft(self.adapter, self.inputs.example(), output_file, settings)
 
     def write(self, output_file: Path, image: Image) -> Report:
         """Write the file, if it passes all comparisons."""
         checks = self.inputs.checks(self.adapter)
-        settings = self._settings(checks)
-        with Draft(self.adapter, self.inputs.example(), output_file, settings) as draft:
+        with self._draft(output_file, checks) as draft:
             self._trace(draft)
             self._finish(draft)
             report = None
-            if settings.verify:
+            if self.options.verify is not False:
                 sizes = ", ".join("x".join(map(str, check[0].shape)) for check in checks)
                 self.steps.begin(f"comparing ONNX Runtime with torch at {sizes}")
                 report = draft.prove(checks, begin=self.steps.begin)
