@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmort._files.inputs import require_regular
-from mmort.images import LEVEL_TYPES, ColorType, Image, read_image, require_proportion
+from mmort.images import IN_COLOR, LEVEL_TYPES, ColorType, Image, read_image, require_proportion
 from mmort.images.sizes import Demand, TiffColours, tiff_colours
 
 DRIVERS = {".jp2": "JP2OpenJPEG", ".tif": "GTiff", ".tiff": "GTiff", ".vrt": "VRT"}
@@ -68,7 +68,7 @@ def open_pixels(image: NDArray[Any] | str | os.PathLike[str], color_type: ColorT
         If the file's format needs rasterio, or OpenCV, and it is not installed.
     """
     if isinstance(image, np.ndarray):
-        if color_type != "color":
+        if color_type not in IN_COLOR:
             yield _ArrayPixels(image)  # whose parts are checked as images are
             return
         if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
@@ -131,7 +131,7 @@ def _are_converted(file: Any, colours: TiffColours, color_type: ColorType) -> bo
         return file.driver == DRIVERS[".jp2"] and file.count == 3 and not is_colour
     if file.count > 4 or "float32" in file.dtypes:  # which OpenCV does not read
         return False
-    is_stored = kinds == ["gray"] or (color_type == "color" and is_colour)
+    is_stored = kinds == ["gray"] or (color_type in IN_COLOR and is_colour)
     return set(file.dtypes) != {"uint8"} or not is_stored
 
 
@@ -168,11 +168,11 @@ class _FilePixels:
         is_colour = [kind.name for kind in file.colorinterp[:3]] == RED_GREEN_BLUE
         self._is_multiplied = has_opacity and is_colour and file.count == 4 and file.dtypes[0] == "uint8"
         # Of floats OpenCV exchanges the bands, whatever they are.
-        if color_type == "color" and file.count == 1:
+        if color_type in IN_COLOR and file.count == 1:
             bands = 1, 1, 1
-        elif color_type == "color" or is_colour or (file.count in (3, 4) and file.dtypes[0] == "float32"):
+        elif color_type in IN_COLOR or is_colour or (file.count in (3, 4) and file.dtypes[0] == "float32"):
             bands = 3, 2, 1, *bands[3:]
-        self._channels = 3 if color_type == "color" else len(bands)
+        self._channels = 3 if color_type in IN_COLOR else len(bands)
         self._bands = bands if self._is_multiplied else bands[: self._channels]
         self.height, self.width = int(file.height), int(file.width)
 

@@ -285,7 +285,7 @@ CENTER_PAD = {"test_mode": True, "mean": [0, 0, 0], "std": [1, 1, 1], "to_rgb": 
         ({"type": "Normalize", "mean": [1, 1, 1], "std": [1, 0, 1]}, "std must be 3 numbers, none of which is 0, got"),
         ({"type": "Normalize", "mean": [1, 1, 1]}, "step Normalize of the test pipeline must have std"),
         ({"scale": (3, 4)}, "a step of the test pipeline has no entry 'type'"),
-        ({"type": "LoadImageFromFile", "color_type": "color_ignore_orientation"}, "'grayscale' or 'unchanged' only"),
+        ({"type": "LoadImageFromFile", "color_type": "anycolor"}, "'grayscale', 'unchanged' only, got 'anycolor'"),
         (
             {"type": "RandomCenterCropPad", "test_pad_mode": ["size_divisor", 127], **CENTER_PAD},
             "'logical_or' only",
