@@ -15,7 +15,7 @@ from mmort import contract
 from mmort.configs import parse_options, read_config
 from mmort.configs.overrides import refuse_unread
 from mmort.configs.packages import PACKAGES, package_of
-from mmort.contract import SEGMENTATION, Preprocessing
+from mmort.contract import SEGMENTATION, TEXT_RECOGNITION, Preprocessing
 from mmort.detect.export.options import MIN_DYNAMO_OPSET, ExportOptions, PathLike
 from mmort.detect.export.pipeline import DEFAULT_IMAGE
 from mmort.detect.export.progress import Steps, muted
@@ -31,13 +31,19 @@ from mmort.original.building import build, load
 from mmort.original.ends import compare
 from mmort.original.inputs import Inputs
 from mmort.original.poses import Pose
+from mmort.original.texts import TextRecognition
 from mmort.predict import FixedSizeWarning, read_image
 from mmort.predict.fixed_size import mismatch
 
 _OF_DETECTORS = ("texts", "open_vocabulary", "vocabulary", "skip_postprocess", "paste_masks", "show")
 """Options that have no meaning here."""
 
-_ADAPTERS: dict[str, type[Adapter]] = {"mmpretrain": Classification, "mmseg": Segmentation, "mmpose": Pose}
+_ADAPTERS: dict[str, type[Adapter]] = {
+    "mmpretrain": Classification,
+    "mmseg": Segmentation,
+    "mmpose": Pose,
+    "mmocr": TextRecognition,
+}
 """What becomes the file of a model, by the module of its package."""
 
 
@@ -56,8 +62,9 @@ def export_original(
             steps.progress(str(report))
             steps.progress(draft_of.ends)
         unproven = ", NOT VERIFIED: it has not been compared with torch" if options.verify is False else ""
-        size = draft_of.inputs.size
-        sizes = "all sizes" if size is None else f"{size[0]} x {size[1]} only"
+        size, height = draft_of.inputs.size, draft_of.inputs.height
+        sizes = "all sizes" if height is None else f"a height of {height} and all widths"
+        sizes = sizes if size is None else f"{size[0]} x {size[1]} only"
         megabytes = output_file.stat().st_size / 1e6
         steps.progress(f"wrote {output_file}, {megabytes:.1f} MB, for inputs of {sizes}{unproven}")
         return report
@@ -106,9 +113,11 @@ def _prepared(
         preprocessing=preprocessing,
         mmort_version=mmort.__version__,
     )
-    if metadata.classes is None and checkpoint is not None:
+    if metadata.classes is None and checkpoint is not None and adapter.task is not TEXT_RECOGNITION:
         steps.progress("note: neither checkpoint nor config names classes, so that results have numbers for names")
-    return _Export(adapter, metadata, Inputs(preprocessing, image, _size(adapter, metadata, options)), options, steps)
+    height = preprocessing.line.height if preprocessing.line else None
+    inputs = Inputs(preprocessing, image, _size(adapter, metadata, options), height)
+    return _Export(adapter, metadata, inputs, options, steps)
 
 
 def _check(options: ExportOptions) -> None:
@@ -132,7 +141,7 @@ def _size(adapter: Adapter, metadata: contract.Metadata, options: ExportOptions)
                 f"export: shape and dynamic_export must not be set for {adapter.task.name}: the file takes images of "
                 "the size that the test pipeline makes"
             )
-        if preprocessing.fixed_shape is None:
+        if preprocessing.fixed_shape is None and preprocessing.line is None:
             raise ValueError(f"export: the test pipeline of {adapter.task.name} must make inputs of one size")
         return preprocessing.fixed_shape
     if options.dynamic:
