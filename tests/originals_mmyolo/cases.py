@@ -26,7 +26,10 @@ BATCH_SHAPES = {
     "extra_pad_ratio": 0.5,
 }
 SPREAD = {
+    r"head_module\.cls_preds\.\d+$": (-1.0, 1.5),
+    r"head_module\.reg_preds\.\d+$": (1.5, 1.5),
     r"rtm_cls\.\d+$": (-1.0, 1.5),
+    r"rtm_ang\.\d+$": (0.3, 0.7),
     r"rtm_reg\.\d+$": (1.5, 1.5),
     r"conv_cls\.\d+$": (-1.5, 2.0),
     r"conv_obj\.\d+$": (1.0, 1.5),
@@ -63,6 +66,15 @@ CASES["yolov8_stretched"] = replace(
     pipeline=[
         LOAD,
         {"type": "mmdet.FixShapeResize", "width": 96, "height": 64, "keep_ratio": False, "interpolation": "bicubic"},
+        {**PACK, "meta_keys": PACK["meta_keys"][:5]},
+    ],
+)
+CASES["rtmdet_rotated"] = replace(
+    CASES["rtmdet_rotated"],
+    pipeline=[
+        LOAD,
+        {"type": "mmdet.Resize", "scale": (SIDE, SIDE), "keep_ratio": True},
+        {"type": "mmdet.Pad", "size": (SIDE, SIDE), "pad_val": {"img": (114, 114, 114)}},
         {**PACK, "meta_keys": PACK["meta_keys"][:5]},
     ],
 )

@@ -39,10 +39,13 @@ class YOLOBackbone(nn.Module):
         The stages by ``arch``.
     stem_channels : int
         Of a full-sized network.
+    rounds_stem_down : bool
+        Whether the stem's channels are rounded down, to any number.
     """
 
     architectures: ClassVar[dict[str, tuple[Any, ...]]]
     stem_channels: ClassVar[int] = 64
+    rounds_stem_down: ClassVar[bool] = False
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(ScaledEntries):
@@ -59,7 +62,8 @@ class YOLOBackbone(nn.Module):
             known = ", ".join(self.architectures)
             raise ValueError(f"detect.build: backbone.arch must be one of {known}, got {entries.arch!r}")
         self.out_indices = tuple(entries.out_indices)
-        channels = entries.channels(self.stem_channels)
+        full = self.stem_channels
+        channels = int(full * entries.widen_factor) if self.rounds_stem_down else entries.channels(full)
         self.stem = self.build_stem(entries, channels)
         stages = self.stages(entries)
         self.names = ["stem", *(f"stage{index}" for index in range(1, len(stages) + 1))]
