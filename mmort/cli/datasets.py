@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mmort.evaluate import Dataset
 
 
-METRICS = "bbox", "segm", "proposal", "PQ", "mAP", "recall", "accuracy", "mIoU", "mDice", "mFscore"
+METRICS = "bbox", "segm", "proposal", "PQ", "mAP", "recall", "accuracy", "mIoU", "mDice", "mFscore", "keypoints"
 """Those of all formats."""
 
 

@@ -18,7 +18,7 @@ from mmort.cli.portable import add_form
 from mmort.cli.terminal import UsageError
 from mmort.detect.export.options import ExportOptions
 
-HELP = "export a detector, a classifier or a segmentation to an ONNX file, and prove it first"
+HELP = "export a detector, a classifier, a segmentation or a pose estimator to an ONNX file, and prove it first"
 
 IGNORED = ("--dataset", "--mean", "--std")
 """Arguments of pytorch2onnx.py that do nothing here."""
@@ -30,15 +30,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "config",
         metavar="CONFIG",
         nargs="?",
-        help="MMDetection config, 2.x or 3.x, or with --original one of MMPretrain 1 or MMSegmentation 1; it is read, "
-        "not executed",
+        help="MMDetection config, 2.x or 3.x, or with --original one of MMPretrain 1, MMSegmentation 1 or MMPose 1; it "
+        "is read, not executed",
     )
     parser.add_argument("checkpoint", metavar="CHECKPOINT", nargs="?", help="the .pth file that was trained with it")
     parser.add_argument(
         "--original",
         action="store_true",
-        help="export a model of MMPretrain or MMSegmentation from the package's own code, which is executed and must "
-        "be installed",
+        help="export a model of MMPretrain, MMSegmentation or MMPose from the package's own code, which is executed "
+        "and must be installed",
     )
     parser.add_argument(
         "--check", action="store_true", help="export nothing; list what of the config is not supported, in seconds"

@@ -11,6 +11,7 @@ from mmort.configs.schema import Config, Schema, plain_type, read_entries
 _TYPES = (
     *("DetDataPreprocessor", "ImgDataPreprocessor", "BoxInstDataPreprocessor", "TrackDataPreprocessor"),
     *("YOLOv5DetDataPreprocessor", "PPYOLOEDetDataPreprocessor"),  # MMYOLO's
+    "PoseDataPreprocessor",  # MMPose's
 )
 _OF_SEGMENTATION, _OF_CLASSIFICATION = "SegDataPreProcessor", "ClsDataPreprocessor"
 

@@ -52,6 +52,12 @@ PACKAGES = {
             ("EncoderDecoder", "CascadeEncoderDecoder"),
             ("mmsegmentation==1.2.2", "ftfy", "regex"),
         ),
+        Package(
+            "MMPose",
+            "mmpose",
+            ("TopdownPoseEstimator",),
+            ("mmpose==1.3.2", "mmdet==3.3.0", "json-tricks", "munkres", "pycocotools", "shapely", "xtcocotools"),
+        ),
     )
 }
 """The packages by the scope of their configs."""

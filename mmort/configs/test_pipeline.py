@@ -150,6 +150,29 @@ class CenterCrop(Step):
 
 
 @dataclass(frozen=True, kw_only=True)
+class BoxCenterScale(Step):
+    """``GetBBoxCenterScale`` of MMPose: by how much the part that is cut out is larger than the box."""
+
+    padding: float = at_least(0, default=1.25)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopdownAffine(Step):
+    """``TopdownAffine`` of MMPose: the part of an image around a box, resized."""
+
+    input_size: Any
+    use_udp: bool = False
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of the result."""
+        size = size_of("TopdownAffine", self.input_size)
+        if size is None:
+            raise ValueError("preprocessing: TopdownAffine needs input_size, got None")
+        return size
+
+
+@dataclass(frozen=True, kw_only=True)
 class FixShapeResize(Step):
     """``FixShapeResize``, which resizes to exactly its size."""
 
@@ -371,6 +394,7 @@ _WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "LoadTrackAnnotations": _ANNOTATIONS,
     "PackDetInputs": ("keys", "meta_keys"),
     "PackInputs": ("algorithm_keys", "input_key", "meta_keys"),
+    "PackPoseInputs": ("meta_keys", "pack_transformed"),
     "PackSegInputs": ("meta_keys",),
     "PackTrackInputs": ("default_meta_keys", "meta_keys"),
     "ToDataContainer": ("fields",),
@@ -383,7 +407,9 @@ _STEPS: dict[str, type[Step]] = {
     "CenterCrop": CenterCrop,
     "FixScaleResize": FixScaleResize,
     "FixShapeResize": FixShapeResize,
+    "GetBBoxCenterScale": BoxCenterScale,
     "LetterResize": LetterResize,
+    "LoadImage": Load,
     "LoadImageFromFile": Load,
     "LoadImageFromNDArray": Load,
     "MultiScaleFlipAug": FlipAug,
@@ -396,6 +422,7 @@ _STEPS: dict[str, type[Step]] = {
     "RandomFlip": Flip,
     "Resize": Resize,
     "ResizeEdge": ResizeEdge,
+    "TopdownAffine": TopdownAffine,
     "TransformBroadcaster": Broadcast,
     "YOLOv5KeepRatioResize": KeepRatioResize,
 }

@@ -10,12 +10,14 @@ from mmort.contract.interface import Argument, Interface
 from mmort.contract.mask_format import MaskFormat
 from mmort.contract.metadata import VERSION, Metadata, read_metadata, write_entries
 from mmort.contract.padding import Padding
+from mmort.contract.pose_format import PoseFormat
 from mmort.contract.preprocessing import Prepared, Preprocessing
 from mmort.contract.segmentation_format import SegmentationFormat
 from mmort.contract.tasks import (
     BOXES,
     CLASSIFICATION,
     DETECTION,
+    POSE,
     SEGMENTATION,
     TASKS,
     WITH_KEYPOINTS,
@@ -30,6 +32,7 @@ __all__ = [
     "BOXES",
     "CLASSIFICATION",
     "DETECTION",
+    "POSE",
     "SEGMENTATION",
     "TASKS",
     "VERSION",
@@ -43,6 +46,7 @@ __all__ = [
     "MaskFormat",
     "Metadata",
     "Padding",
+    "PoseFormat",
     "Prepared",
     "Preprocessing",
     "SegmentationFormat",

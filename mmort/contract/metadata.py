@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from mmort.contract import checks, mask_format, preprocessing
+from mmort.contract import checks, mask_format, pose_format, preprocessing
 from mmort.contract.mask_format import MaskFormat
+from mmort.contract.pose_format import PoseFormat
 from mmort.contract.preprocessing import Preprocessing
 from mmort.contract.segmentation_format import SegmentationFormat
 from mmort.contract.tasks import DETECTION, TASKS
@@ -36,8 +37,8 @@ It is `BY_TOLERANCE` where outputs were compared from end to end, as there is no
 
 BY_TOLERANCE = "by tolerance"
 
-PREPROCESSING, CLASSES, MASKS, SEGMENTATION = "preprocessing", "classes", "masks", "segmentation"
-FOR_CLIENTS = (CLASSES, PREPROCESSING, MASKS, SEGMENTATION)
+PREPROCESSING, CLASSES, MASKS, SEGMENTATION, POSE = "preprocessing", "classes", "masks", "segmentation", "pose"
+FOR_CLIENTS = (CLASSES, PREPROCESSING, MASKS, SEGMENTATION, POSE)
 """The entries that programs need which run a file on images."""
 
 
@@ -59,6 +60,8 @@ class Metadata:
         What the output ``masks`` holds.
     segmentation : SegmentationFormat, optional
         How the output ``logits`` of a semantic segmentation is made and read.
+    pose : PoseFormat, optional
+        How the outputs of a file of poses become keypoints.
     palette : tuple of tuple of int, optional
         The colour of each class, red, green, blue, if the data set has some.
     thresholds : mapping, optional
@@ -90,6 +93,7 @@ class Metadata:
     preprocessing: Preprocessing | None = None
     mask_format: MaskFormat | None = None
     segmentation: SegmentationFormat | None = None
+    pose: PoseFormat | None = None
     palette: tuple[tuple[int, int, int], ...] | None = None
     thresholds: Mapping[str, Any] | None = None
     angle_version: str | None = None
@@ -106,6 +110,7 @@ def write_entries(metadata: Metadata) -> dict[str, str]:
         PREPROCESSING: metadata.preprocessing and metadata.preprocessing.to_dict(),
         MASKS: metadata.mask_format and metadata.mask_format.to_dict(),
         SEGMENTATION: metadata.segmentation and metadata.segmentation.to_dict(),
+        POSE: metadata.pose and metadata.pose.to_dict(),
         "palette": metadata.palette,
         "thresholds": metadata.thresholds,
         "texts": metadata.texts and metadata.texts._asdict(),
@@ -151,7 +156,7 @@ def read_metadata(path: str, entries: Mapping[str, str]) -> Metadata:
         classes = values.get(CLASSES)
         if classes is not None:
             checks.require(CLASSES, classes, _NAMES)
-        settings, masks, segmentation = (values.get(name) for name in (PREPROCESSING, MASKS, SEGMENTATION))
+        settings, masks, segmentation, pose = (values.get(name) for name in (PREPROCESSING, MASKS, SEGMENTATION, POSE))
         if masks is None and MMORT_VERSION in entries and version == 0:
             masks = {}  # before mmort wrote "masks", all of its files had masks over boxes
         return Metadata(
@@ -161,6 +166,7 @@ def read_metadata(path: str, entries: Mapping[str, str]) -> Metadata:
             preprocessing=None if settings is None else read_preprocessing(settings),
             mask_format=None if masks is None else read_mask_format(masks),
             segmentation=None if segmentation is None else _segmentation_format(segmentation),
+            pose=None if pose is None else _pose_format(pose),
             palette=_palette(values.get("palette")),
             thresholds=values.get("thresholds"),
             angle_version=entries.get("angle_version") if is_of_mmort else None,
@@ -209,6 +215,15 @@ def _segmentation_format(values: Any) -> SegmentationFormat:
     """Return what the entry "segmentation" states."""
     checks.check_entries(SEGMENTATION, values, _SEGMENTATION)
     return SegmentationFormat.from_dict(values)
+
+
+def _pose_format(values: Any) -> PoseFormat:
+    """Return what the entry "pose" states."""
+    checks.check_entries(POSE, values, _POSE)
+    for name in ("codec", "names"):
+        if name not in values:
+            raise ValueError(f"{POSE} must have {name}")
+    return PoseFormat.from_dict(values)
 
 
 def _palette(values: Any) -> tuple[tuple[int, int, int], ...] | None:
@@ -343,6 +358,13 @@ def _is_palette(value: Any) -> bool:
     )
 
 
+def _is_links(value: Any) -> bool:
+    """Return whether a value is a list of pairs of integers; `Skeleton` checks that they are keypoints."""
+    return isinstance(value, list) and all(
+        isinstance(link, list) and len(link) == 2 and all(type(end) is int for end in link) for link in value
+    )
+
+
 _COLOURS: checks.Rule = (_is_palette, "a list of red, green, blue, integers from 0 to 255")
 
 _SEGMENTATION: dict[str, Any] = {
@@ -352,6 +374,20 @@ _SEGMENTATION: dict[str, Any] = {
     "threshold": checks.optional(checks.number(0, 1)),
 }
 """The entries of "segmentation", the fields of `SegmentationFormat`."""
+
+_POSE: dict[str, Any] = {
+    **{name: checks.words(*words) for name, words in pose_format.WORDS.items()},
+    "names": _NAMES,
+    "padding": checks.number(0, MAX_PADDING_STEP),
+    "aligned": checks.FLAG,
+    "bins": checks.number(0, MAX_PADDING_STEP),
+    "blur": checks.integer(1, MAX_PADDING_STEP),
+    "links": (_is_links, "a list of pairs of keypoints"),
+    "colours": _COLOURS,
+    "link_colours": _COLOURS,
+    "sigmas": (lambda value: isinstance(value, list) and all(map(checks.number(0)[0], value)), "numbers from 0"),
+}
+"""The entries of "pose", the fields of `PoseFormat`."""
 
 _TEXTS: dict[str, checks.Rule] = {
     "encoder": (_is_file_name, "the name of an ONNX file"),

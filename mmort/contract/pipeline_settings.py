@@ -21,6 +21,7 @@ from mmort.configs.test_pipeline import (
     ResizeEdge,
     Step,
     TestPipeline,
+    TopdownAffine,
     padding_value,
 )
 from mmort.contract.padding import Padding
@@ -84,7 +85,7 @@ def _stage(step: Step, *, after_normalize: bool) -> int | None:
     """Return where a step stands in `_ORDER`; None if it does not change the image."""
     if isinstance(step, Pad):
         return 4 if after_normalize else 2
-    if isinstance(step, (Resize, ResizeEdge, FixShapeResize, KeepRatioResize)):
+    if isinstance(step, (Resize, ResizeEdge, FixShapeResize, KeepRatioResize, TopdownAffine)):
         return 1
     stages = {Load: 0, LetterResize: 2, CenterPad: 2, CenterCrop: 2, Normalize: 3}
     return next((stage for kind, stage in stages.items() if isinstance(step, kind)), None)
@@ -104,6 +105,8 @@ def _settings(
         return settings | ({"rounding": "truncate"} if isinstance(step, FixScaleResize) else {})
     if isinstance(step, ResizeEdge):
         return {"edge": step.scale, "resize_backend": step.backend, "interpolation": step.interpolation}
+    if isinstance(step, TopdownAffine):  # what it cuts out has this size
+        return {"keep_ratio": False, "size": step.size}
     if isinstance(step, CenterCrop):
         return {"crop": step.size}
     if isinstance(step, FixShapeResize):

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from mmort.detections.boxes import bounding_boxes, corners
 from mmort.detections.masks import Masks, Region, join, put
 from mmort.detections.panoptic import SegmentIds
+from mmort.detections.skeleton import Skeleton
 
 if TYPE_CHECKING:
     import pandas
@@ -59,6 +60,8 @@ class Detections:
         Of detectors of rotated boxes: x, y of the centre, width, height, and an angle in radians, clockwise on screen.
     keypoints : ndarray of float32, (N, P, 3), optional
         Of detectors of poses: x, y and score of each point.
+    skeleton : Skeleton, optional
+        What the keypoints are, and which of them are linked.
 
     Raises
     ------
@@ -88,6 +91,7 @@ class Detections:
     segments: SegmentIds | None = None
     rotated_boxes: NDArray[np.float32] | None = None
     keypoints: NDArray[np.float32] | None = None
+    skeleton: Skeleton | None = None
 
     @classmethod
     def of_rotated(
@@ -188,6 +192,7 @@ class Detections:
             join(masks, *parts[0].image_size) if masks else None,
             rotated_boxes=np.concatenate(rotated) if rotated else None,
             keypoints=np.concatenate(keypoints) if keypoints else None,
+            skeleton=filled[0].skeleton,
         )
         return joined[np.argsort(-joined.scores, kind="stable")]
 
@@ -211,6 +216,12 @@ class Detections:
             object.__setattr__(self, "keypoints", np.asarray(self.keypoints, np.float32))
             if self.keypoints.ndim != 3 or self.keypoints.shape[::2] != (count, 3):
                 raise ValueError(f"Detections: keypoints must be ({count}, P, 3), got {self.keypoints.shape}")
+        if self.skeleton is not None and (
+            self.keypoints is None or self.keypoints.shape[1] != len(self.skeleton.names)
+        ):
+            raise ValueError(
+                f"Detections: skeleton must have a name for each keypoint, got {len(self.skeleton.names)} names"
+            )
         if len(self.names) != count or (self.stored_masks is not None and len(self.stored_masks) != count):
             raise ValueError(f"Detections: names and masks must be as many as boxes, {count}")
         if self.segments is not None and (self.stored_masks is None or len(self.segments.values) != count):
@@ -248,6 +259,7 @@ class Detections:
             None if self.segments is None else self.segments.select(indices),
             None if self.rotated_boxes is None else self.rotated_boxes[indices],
             None if self.keypoints is None else self.keypoints[indices],
+            self.skeleton,
         )
 
     def above(self, score_threshold: float) -> Detections:

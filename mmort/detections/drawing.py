@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mmort.detections.classes import Classes
     from mmort.detections.detections import Detections
     from mmort.detections.segmentation_map import SegmentationMap
+    from mmort.detections.skeleton import Skeleton
 
 MASK_OPACITY = 0.4
 MAP_OPACITY = 0.5  # of a segmentation, which covers all of the image
@@ -30,6 +31,7 @@ MIN_NAMED_SHARE = 0.01  # of the image's pixels, that a class has whose name is 
 LINES_PER_SIDE = 270  # a side is the square root of the image's area
 FRACTION_BITS = 4  # of the coordinates of polygons
 MIN_KEYPOINT_SCORE = 0.5  # of those that are drawn: points that are not visible have a low one
+MIN_SKELETON_SCORE = 0.3  # of those of a skeleton, which MMPose draws from there on
 MAX_POSITION = 100_000  # pixels; corners of polygons that are further out are moved there
 
 PANEL_HEIGHT, MAX_PANEL_WIDTH, COLUMNS, MARGIN, CAPTION_HEIGHT, CAPTION_LETTERS = 440, 800, 4, 24, 40, 15
@@ -103,7 +105,7 @@ def draw(image: NDArray[np.uint8] | str | os.PathLike[str], detections: Detectio
         cv2.rectangle(canvas, (x1, y1), last, colours[index], thickness)
     if detections.keypoints is not None:
         for index in order:
-            _draw_keypoints(canvas, detections.keypoints[index], scale, colours[index], thickness)
+            _draw_keypoints(canvas, detections.keypoints[index], detections.skeleton, scale, colours[index], thickness)
     for label in place_labels(detections.names, detections.scores.tolist(), boxes, colours, (height, width)):
         label.draw(canvas)
     return canvas
@@ -267,13 +269,32 @@ def _draw_masks(
 
 
 def _draw_keypoints(
-    canvas: Image, keypoints: NDArray[np.float32], scale: float, colour: Colour, thickness: int
+    canvas: Image,
+    keypoints: NDArray[np.float32],
+    skeleton: Skeleton | None,
+    scale: float,
+    colour: Colour,
+    thickness: int,
 ) -> None:
-    """Draw a dot with a dark edge for each keypoint (P, 3) that is likely to be visible."""
+    """Draw links, and a dot with a dark edge for each keypoint (P, 3), where these are likely to be visible."""
     cv2 = opencv()
-    for x, y in _fixed_point(keypoints[keypoints[:, 2] >= MIN_KEYPOINT_SCORE, :2], scale).tolist():
-        for radius, filling in ((2 * thickness + 1, BACKGROUND), (2 * thickness, colour)):
-            cv2.circle(canvas, (x, y), radius << FRACTION_BITS, filling, -1, cv2.LINE_AA, FRACTION_BITS)
+    visible = keypoints[:, 2] >= (MIN_KEYPOINT_SCORE if skeleton is None else MIN_SKELETON_SCORE)
+    links, colours, link_colours = (
+        ((), (), ()) if skeleton is None else (skeleton.links, skeleton.colours, skeleton.link_colours)
+    )
+    points = _fixed_point(keypoints[:, :2], scale).tolist()
+    for link, (start, end) in enumerate(links):
+        if visible[start] and visible[end]:
+            of_link = _bgr(link_colours, link, colour)
+            cv2.line(canvas, points[start], points[end], of_link, thickness, cv2.LINE_AA, FRACTION_BITS)
+    for index in np.flatnonzero(visible).tolist():
+        for radius, filling in ((2 * thickness + 1, BACKGROUND), (2 * thickness, _bgr(colours, index, colour))):
+            cv2.circle(canvas, points[index], radius << FRACTION_BITS, filling, -1, cv2.LINE_AA, FRACTION_BITS)
+
+
+def _bgr(colours: Sequence[tuple[int, int, int]], index: int, default: Colour) -> Colour:
+    """Return one of some colours, if there are any, as blue, green, red."""
+    return (colours[index][2], colours[index][1], colours[index][0]) if colours else default
 
 
 def _polygons(region: Region, scale: float) -> list[NDArray[np.int32]]:

@@ -17,6 +17,7 @@ from mmort.evaluate.dataset import Dataset, DatasetImage, DatasetWarning, Metric
 from mmort.evaluate.dota import DotaDataset, DotaOptions
 from mmort.evaluate.evaluation import Evaluation, Predict, collect, evaluate
 from mmort.evaluate.lvis import LvisDataset, LvisOptions
+from mmort.evaluate.poses import PoseDataset, PoseOptions
 from mmort.evaluate.results import ImageResult, write_results
 from mmort.evaluate.saved_results import read_results
 from mmort.evaluate.segmentation import SegmentationDataset, SegmentationOptions
@@ -47,6 +48,8 @@ __all__ = [
     "Objects365V1Dataset",
     "PanopticOptions",
     "PipelineWarning",
+    "PoseDataset",
+    "PoseOptions",
     "Predict",
     "SegmentationDataset",
     "SegmentationOptions",

@@ -106,6 +106,11 @@ def is_box(value: Any) -> bool:
     return len(edges) == 4 and min(edges[2:]) >= 0
 
 
+def is_keypoints(value: Any) -> bool:
+    """Return whether a value has x, y and visibility of one keypoint or more."""
+    return isinstance(value, list) and len(value) > 0 and len(value) % 3 == 0 and all(map(_is_number, value))
+
+
 def _is_number(value: Any) -> bool:
     """Return whether a value is a finite number."""
     return isinstance(value, Real) and not isinstance(value, bool) and (isinstance(value, int) or math.isfinite(value))
@@ -119,6 +124,7 @@ _WORDS: dict[Check, str] = {
     is_path: "the path of a file",
     is_side: f"a whole number from 1 to {MAX_ANNOTATED_PIXELS}",
     is_area: "a finite number, not negative",
+    is_keypoints: "finite numbers, three for each keypoint",
     is_box: "x, y, width, height: finite numbers, the last two not negative",
 }
 """What each check requires."""

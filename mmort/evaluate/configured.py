@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from mmort.configs.data_sets import METRICS_OF_TYPES, OTHER_FORMATS, classes_of, dict_of, named_classes, type_of
 from mmort.configs.layout import DetectorConfig
+from mmort.configs.schema import plain_type
 from mmort.evaluate.classification import ClassificationDataset, ClassificationOptions
 from mmort.evaluate.coco import Coco90Dataset, CocoDataset, Objects365V1Dataset
 from mmort.evaluate.coco_metrics import CocoOptions
@@ -20,6 +21,7 @@ from mmort.evaluate.concatenated import ConcatenatedDataset
 from mmort.evaluate.dataset import Dataset, DatasetWarning
 from mmort.evaluate.dota import DotaDataset, DotaOptions
 from mmort.evaluate.lvis import LvisDataset, LvisOptions, NotFederatedError
+from mmort.evaluate.poses import PoseDataset, PoseOptions
 from mmort.evaluate.segmentation import SegmentationDataset, SegmentationOptions, read_segmentation_entry
 from mmort.evaluate.voc import VocDataset, VocOptions
 from mmort.evaluate.yolo import Split, YoloDataset
@@ -32,6 +34,7 @@ _OPTIONS = {
     "mAP": VocOptions,
     "mIoU": SegmentationOptions,
     "accuracy": ClassificationOptions,
+    "keypoints": PoseOptions,
 }
 """The options of data sets by the first of their metrics."""
 
@@ -186,8 +189,10 @@ def _open(
 def _open_package(
     config: DetectorConfig, entry: Mapping[str, Any], classes: tuple[str, ...], replaced: _Arguments
 ) -> Dataset:
-    """Open a data set of MMPretrain or MMSegmentation by its entry of a config."""
+    """Open a data set of one of OpenMMLab's other packages by its entry of a config."""
     root = _Root(config, entry, replaced.data_root)
+    if config.package is not None and config.package.module == "mmpose":
+        return _open_poses(config, entry, root, replaced)
     prefixes, names = entry.get("data_prefix"), named_classes(entry)
     if names is not None and classes and names != classes:
         raise ValueError(
@@ -206,6 +211,22 @@ def _open_package(
         raise ValueError("evaluate: neither the file nor the config's data set names the classes of the pixels")
     listed = root.path(entry["ann_file"]) if entry.get("ann_file") else None
     return SegmentationDataset(images, maps, names, listed, settings)
+
+
+def _open_poses(config: DetectorConfig, entry: Mapping[str, Any], root: _Root, replaced: _Arguments) -> PoseDataset:
+    """Open a data set of MMPose, if it is measured by the AP of COCO's keypoints."""
+    for evaluator in config.evaluators:
+        converters = [name for name in ("pred_converter", "gt_converter") if evaluator.get(name) is not None]
+        kind, of = plain_type(evaluator.get("type")), evaluator.get("iou_type", "keypoints")
+        if kind != "CocoMetric" or of != "keypoints" or converters:
+            raise ValueError(
+                "evaluate: poses are measured by CocoMetric with iou_type='keypoints' and without converters, got "
+                f"{', '.join([kind, of, *converters])}"
+            )
+    annotations = replaced.annotation_file or root.path(entry.get("ann_file"))
+    images = replaced.image_dir or root.path(dict_of(entry, "data_prefix").get("img", ""))
+    boxes = entry.get("bbox_file") if replaced.annotation_file is None else None
+    return PoseDataset(annotations, images, boxes)
 
 
 def batch_size_of(config: Mapping[str, Any]) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import mmort
@@ -13,7 +12,7 @@ from mmort import contract
 from mmort.configs import parse_options, read_config
 from mmort.configs.overrides import refuse_unread
 from mmort.configs.packages import PACKAGES, package_of
-from mmort.contract import CLASSIFICATION, Preprocessing
+from mmort.contract import SEGMENTATION, Preprocessing
 from mmort.detect.export.options import MIN_DYNAMO_OPSET, ExportOptions, PathLike
 from mmort.detect.export.pipeline import DEFAULT_IMAGE
 from mmort.detect.export.progress import Steps, muted
@@ -24,15 +23,19 @@ from mmort.onnx.export.draft import Draft
 from mmort.onnx.export.options import Options
 from mmort.onnx.graph import inspection
 from mmort.original import shims
-from mmort.original.adapters import Adapter, adapter_of, metadata_of
+from mmort.original.adapters import Adapter, Classification, Segmentation
 from mmort.original.building import build, load
 from mmort.original.ends import compare
 from mmort.original.inputs import Inputs
+from mmort.original.poses import Pose
 from mmort.predict import FixedSizeWarning, read_image
 from mmort.predict.fixed_size import mismatch
 
 _OF_DETECTORS = ("texts", "open_vocabulary", "vocabulary", "skip_postprocess", "paste_masks", "show")
 """Options that have no meaning here."""
+
+_ADAPTERS: dict[str, type[Adapter]] = {"mmpretrain": Classification, "mmseg": Segmentation, "mmpose": Pose}
+"""What becomes the file of a model, by the module of its package."""
 
 
 def export_original(
@@ -61,10 +64,17 @@ def export_original(
         steps.begin(f"building the model with {package.name}'s own code")
         original = build(settings, package)
         steps.begin(f"loading {os.fspath(checkpoint)} into {original.family}")
-        adapter = adapter_of(load(original, checkpoint))
-        if not adapter.original.classes:
+        original = load(original, checkpoint)
+        adapter = _ADAPTERS[package.module](original)
+        metadata = contract.Metadata(
+            **{"classes": original.classes or None, **adapter.metadata()},
+            task=adapter.task.name,
+            family=original.family,
+            preprocessing=preprocessing,
+            mmort_version=mmort.__version__,
+        )
+        if metadata.classes is None:
             steps.progress("note: neither checkpoint nor config names classes, so that results have numbers for names")
-        metadata = replace(metadata_of(adapter), preprocessing=preprocessing, mmort_version=mmort.__version__)
         inputs = Inputs(preprocessing, image, _size(adapter, metadata, options))
         with shims.applied():
             draft_of = _Export(adapter, metadata, inputs, options, steps)
@@ -95,14 +105,14 @@ def _size(adapter: Adapter, metadata: contract.Metadata, options: ExportOptions)
     """Return the only height and width of inputs; None if the file takes all sizes."""
     preprocessing = metadata.preprocessing
     assert preprocessing is not None
-    if adapter.task is CLASSIFICATION:
+    if adapter.task is not SEGMENTATION:
         if options.shape is not None or options.dynamic_export is not None:
             raise ValueError(
-                "export: shape and dynamic_export must not be set for a classifier, which takes images of the size "
-                "that its test pipeline makes"
+                f"export: shape and dynamic_export must not be set for {adapter.task.name}: the file takes images of "
+                "the size that the test pipeline makes"
             )
         if preprocessing.fixed_shape is None:
-            raise ValueError("export: the test pipeline of a classifier must make inputs of one size")
+            raise ValueError(f"export: the test pipeline of {adapter.task.name} must make inputs of one size")
         return preprocessing.fixed_shape
     if options.dynamic:
         return None

@@ -79,7 +79,7 @@ class KnownMetas(list[KnownMeta]):
 
 
 class UnknownSamples:
-    """The data samples of a batch, of which nothing is known."""
+    """The data samples of a batch, or one of these, of which nothing is known."""
 
     def _refuse_all(self, *_: Any) -> NoReturn:
         _refuse("data_samples, the annotations and meta information of a batch")
@@ -88,3 +88,20 @@ class UnknownSamples:
 
     def __getattr__(self, name: str) -> NoReturn:
         _refuse(f"{name} of data_samples")
+
+
+class KnownSamples(UnknownSamples):
+    """The data samples of a batch, whose meta information is the same for all of its images."""
+
+    def __init__(self, meta: KnownMeta) -> None:
+        self._sample = _KnownSample(meta)
+
+    def __getitem__(self, *_: Any) -> Any:
+        return self._sample
+
+
+class _KnownSample(UnknownSamples):
+    """A data sample, of which the meta information is known."""
+
+    def __init__(self, meta: KnownMeta) -> None:
+        self.metainfo = meta

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 import warnings
 from functools import cache
 from types import ModuleType
@@ -28,6 +29,7 @@ def import_package(package: Package) -> ModuleType:
             importlib.import_module("mmengine")
             importlib.import_module("mmort.mmcv")
             _import_torchvision()
+            _import_coco_masks()
             for part in ("models", "datasets"):
                 importlib.import_module(f"{package.module}.{part}")
             return importlib.import_module(f"{package.module}.registry")
@@ -63,3 +65,13 @@ def _import_torchvision() -> None:
             library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         _LIBRARIES.append(library)
         importlib.import_module("torchvision")
+
+
+def _import_coco_masks() -> None:
+    """Let xtcocotools have the masks of pycocotools, of which it is a copy, where its own are compiled for numpy 1."""
+    try:
+        importlib.import_module("xtcocotools._mask")
+    except ModuleNotFoundError:
+        return  # only MMPose needs it, and says so
+    except ValueError:  # numpy.dtype size changed, may indicate binary incompatibility
+        sys.modules["xtcocotools._mask"] = importlib.import_module("pycocotools._mask")

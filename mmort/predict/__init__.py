@@ -2,7 +2,8 @@
 
 `Predictor` runs a detector on images, in the engine that `OnnxRuntime` or `OpenVino` stands for, here or on `Ray`;
 `Detections` are the results in one, and files of classifiers and of semantic segmentations give `Classes` and a
-`SegmentationMap`; `predict_windows` detects in large ones;
+`SegmentationMap`; `PosePredictor` runs files of poses, and a detector that finds whom they are of; `predict_windows`
+detects in large ones;
 `predict` records and draws what is in many, or in a video, and resumes.
 `Preprocessing` turns an image into the network's input, as the config's test pipeline does; `paste_masks` pastes masks
 into the image; `draw` and `contact_sheet` draw detections.  Images need OpenCV, running a file ONNX Runtime or
@@ -18,6 +19,7 @@ from mmort.detections.drawing import contact_sheet, draw
 from mmort.detections.masks import BoxMasks, ImageMasks, paste_masks
 from mmort.detections.panoptic import PanopticFormat
 from mmort.detections.segmentation_map import SegmentationMap
+from mmort.detections.skeleton import Skeleton
 from mmort.images import read_image, write_image
 from mmort.predict.benchmarking import Benchmark, Timing, benchmark
 from mmort.predict.engines.network import DetectorFile, Network
@@ -27,6 +29,7 @@ from mmort.predict.engines.ray import Ray
 from mmort.predict.fixed_size import FixedSizeWarning
 from mmort.predict.image_files import LeftOutWarning, list_images
 from mmort.predict.output import AnnotatedImages, Record, to_line
+from mmort.predict.poses import PosePredictor
 from mmort.predict.predicting import Outcome, PredictOptions, PredictResult, predict
 from mmort.predict.predictor import Predictor
 from mmort.predict.windows import Windows, predict_windows
@@ -48,6 +51,7 @@ __all__ = [
     "Outcome",
     "Padding",
     "PanopticFormat",
+    "PosePredictor",
     "PredictOptions",
     "PredictResult",
     "Predictor",
@@ -56,6 +60,7 @@ __all__ = [
     "Ray",
     "Record",
     "SegmentationMap",
+    "Skeleton",
     "Timing",
     "Windows",
     "benchmark",

@@ -11,14 +11,23 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, ClassVar, Literal, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmort._kernels import as_integer
 from mmort.configs.captions import Prompt, Texts
-from mmort.contract import CLASSIFICATION, DETECTION, SEGMENTATION, Prepared, Preprocessing, SegmentationFormat, Task
+from mmort.contract import (
+    CLASSIFICATION,
+    DETECTION,
+    POSE,
+    SEGMENTATION,
+    Prepared,
+    Preprocessing,
+    SegmentationFormat,
+    Task,
+)
 from mmort.detections.detections import Detections
 from mmort.images import Image, decode_image
 from mmort.predict.classification import ClassPostprocessing
@@ -56,7 +65,7 @@ def _postprocessing(
 ) -> Postprocessing | ClassPostprocessing | SegmentationPostprocessing:
     """Return what is done with the outputs of a network, by its task."""
     detections = Postprocessing(classes, score_threshold)  # which checks the threshold
-    if not isinstance(network, DetectorFile) or task_of(network) is DETECTION:
+    if not isinstance(network, DetectorFile) or task_of(network) in (DETECTION, POSE):
         return detections
     metadata = network.contract.metadata
     if task_of(network) is CLASSIFICATION:
@@ -124,6 +133,9 @@ class Predictor:
     [6, 6, 4, 6]
     """
 
+    _takes_boxes: ClassVar[bool] = False
+    """Whether it runs files of poses, which look at boxes."""
+
     def __init__(
         self,
         network: str | os.PathLike[str] | Network | Ray,
@@ -140,6 +152,11 @@ class Predictor:
             network = OnnxRuntime(network)
         elif not callable(network):
             raise TypeError(f"Predictor: network must be a path, a Network or Ray, got {type(network).__name__}")
+        if task_of(network) is POSE and not self._takes_boxes:
+            raise ValueError(
+                f"Predictor: {getattr(network, 'path', 'network')} finds the keypoints of what is in boxes: "
+                "PosePredictor(FILE, DETECTOR) of mmort.predict, and mmort predict FILE --detector DETECTOR, run it"
+            )
         if isinstance(network, DetectorFile):
             network = network if texts is None else network.with_texts(Prompt.of(texts))
             network.require_texts()
@@ -488,7 +505,7 @@ class Predictor:
 
     def _run_batch(self, batch: Sequence[Prepared | Exception]) -> Iterator[Result | Exception]:
         """Run the images of a batch that could be preprocessed."""
-        images = [image for image in batch if isinstance(image, Prepared)]
+        images = [image for image in batch if not isinstance(image, Exception)]
         try:
             results: Iterator[Result | Exception] = iter(self.run(images))
         except Exception as error:  # ONNX Runtime's exceptions have no common class
@@ -496,7 +513,7 @@ class Predictor:
             alone = (self._run_batch([image]) for image in images)
             results = chain.from_iterable(alone) if len(images) > 1 else iter([error])
         for image in batch:
-            yield next(results) if isinstance(image, Prepared) else image
+            yield image if isinstance(image, Exception) else next(results)
 
     def _predict_columns(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Detect objects in a batch of Ray Data; see `__call__`."""

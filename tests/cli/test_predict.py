@@ -308,7 +308,7 @@ def test_broken_pictures_are_named_and_skipped(tiny, folder):
     assert [line["image"] for line in records(folder / "out/detections.jsonl")] == [f"photos/{name}" for name in NAMES]
     shutil.copy(IMAGES[0], folder / "photos/a.png")  # repaired
     os.remove("photos/" + NAMES[0])
-    assert predict(tiny, "photos", "--out-dir", "out")[0] == 0
+    assert predict(tiny, "photos", "--out-dir", "out", "--batch-size", 2)[0] == 0
     assert records(folder / "out/detections.jsonl")[-1]["image"] == "photos/a.png"
 
 

@@ -65,6 +65,15 @@ def test_the_pipeline_of_the_config_is_used(network, digits):
     assert result.metrics.figures["bbox_mAP"] < of_file.metrics.figures["bbox_mAP"] - 0.05
 
 
+def test_a_pipeline_that_is_not_supported_leaves_the_file_s(network, digits):
+    options = Options(metrics=["bbox"])
+    unknown = read_config(demo.CONFIG, {"data.test.pipeline.1.transforms.0.type": "Albu"})
+    message = "the file's preprocessing is used, as the config's is not supported: .* step Albu"
+    with pytest.warns(mmort.evaluate.PipelineWarning, match=message):
+        result = mmort.evaluate.test(network, digits, unknown, options)
+    assert result == mmort.evaluate.test(network, digits, None, options)
+
+
 def test_how_boxes_end_is_the_file_s(digits):
     """No test pipeline says it: with a config the same boxes come out."""
     inclusive = OnnxRuntime(demo.MODEL, threads=1)

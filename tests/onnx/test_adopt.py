@@ -107,6 +107,22 @@ def test_ultralytics_rotated(tmp_path, selected, opset):
     np.testing.assert_allclose(detections.rotated_boxes, boxes[kept] * [0.5, 0.5, 0.5, 0.5, 1], rtol=1e-4)
 
 
+def test_thousands_of_rotated_boxes(tmp_path):
+    """All take part: boxes are suppressed by better ones that are near or far in the order, the worst by none."""
+    boxes = np.tile([30.0, 30, 20, 10, 0.5], (1600, 1))
+    boxes[[900, 910, 1598]] = [60, 20, 8, 12, 1]  # the first of which stays
+    boxes[[1500, 1599]] = [[80, 50, 9, 14, 2], [10, 55, 12, 9, 0]]
+    scores = np.zeros((1600, 3))
+    scores[:, 1] = np.linspace(0.9, 0.1, 1600)
+    rows = np.concatenate([boxes[:, :4], scores, boxes[:, 4:]], 1).T
+    path = write(tmp_path / "yolo.onnx", {"output0": rows}, metadata=ultralytics(task="obb"))
+    mmort.onnx.adopt(path, tmp_path / "a.onnx")
+    detections = detect(tmp_path / "a.onnx")
+    kept = [0, 900, 1500, 1599]
+    np.testing.assert_allclose(detections.scores, scores[kept, 1], rtol=1e-5)
+    np.testing.assert_allclose(detections.rotated_boxes, boxes[kept], rtol=1e-4)
+
+
 def test_no_rotated_box_passes_the_threshold(tmp_path):
     rows = np.concatenate([random_boxes(9), np.zeros((9, 3)), np.ones((9, 1))], 1).T
     path = write(tmp_path / "yolo.onnx", {"output0": rows}, metadata=ultralytics(task="obb"))

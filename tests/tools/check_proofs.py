@@ -56,7 +56,7 @@ def weights_of(model: dict[str, Any], seed: int) -> dict[str, torch.Tensor]:
 
 def outcome(report: Report) -> dict[str, Any]:
     """Return the largest factor of a report and the rows that differ."""
-    factors = [row.factor for row in report.rows if hasattr(row, "factor")]
+    factors = [row.factor for row in report.rows if getattr(row, "factor", None) is not None]
     problems = [" ".join(row.cells()) + " " + row.problem for row in report.rows if row.problem]
     notes = sorted({row.note for row in report.rows if getattr(row, "note", "")})
     return {

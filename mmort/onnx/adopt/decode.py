@@ -5,7 +5,7 @@ All of them are standard operators of opset 11, so that an adopted file runs whe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -32,16 +32,11 @@ _SIZES = {
 _TYPES = {"float32": FLOAT, "int64": INT64}
 
 
-MAX_ROTATED = 1500
-"""Rotated boxes in an image that suppression compares, those with the highest scores, as in ultralytics' export."""
+MAX_ROTATED = 30_000
+"""Rotated boxes in an image that suppression compares, those with the highest scores, as in ultralytics."""
 
-
-class _Nodes(FunctionBuilder):
-    """Builds nodes whose names no other exporter writes."""
-
-    def name(self, stem: str) -> str:
-        """Return a name that no other result has."""
-        return f"mmort/adopt/{super().name(stem)}"
+_CHUNK = 512
+"""Rotated boxes that are compared with all at a time: of 20,000 all at once, a matrix would have 1.6 GB."""
 
 
 def append_decoder(model: onnx.ModelProto, layout: Layout, file: ForeignFile) -> None:
@@ -70,7 +65,7 @@ def append_decoder(model: onnx.ModelProto, layout: Layout, file: ForeignFile) ->
         )
     original = {name: f"mmort/adopt/original_{name}" for name in (tensor.name for tensor in _SIZES)}
     structure.rename(graph, original)
-    op = _Nodes(opset)
+    op = FunctionBuilder(opset, prefix="mmort/adopt/")
     is_single = len(file.image.shape or ()) == 3
     prepare = layout.prepare
     input, image_sizes = replace_inputs(
@@ -104,7 +99,7 @@ class _Decoder:
 
     def __init__(
         self,
-        op: _Nodes,
+        op: FunctionBuilder,
         layout: Layout,
         input: onnx.ValueInfoProto,
         image_sizes: Sizes | None,
@@ -253,36 +248,35 @@ class _Decoder:
             np.array([MAX_ROTATED], np.float32),
         ).to(INT64)
         best, indices = op.TopK(scores, number, axis=1, outputs=2)
-        overlaps = self._probabilistic_iou(self._rows(boxes, indices)) > np.float32(layout.iou_threshold)
+        gaussians = self._gaussians(self._rows(boxes, indices))
+        classes = op.GatherElements(labels, indices, axis=1)
         ranks = op.Range(np.array(0), op.Squeeze(number), np.array(1))
-        suppresses = overlaps & (op.Reshape(ranks, [-1, 1]) < ranks)
-        if not layout.class_agnostic:
-            classes = op.GatherElements(labels, indices, axis=1)
-            suppresses = suppresses & op.Equal(op.Reshape(classes, [0, -1, 1]), op.Reshape(classes, [0, 1, -1]))
-        is_suppressed = op.reduce("ReduceMax", suppresses.to(FLOAT), 1) > np.float32(0)
+
+        def suppressed_by_chunk(op: FunctionBuilder, index: Value) -> Value:
+            """Return which boxes one of a chunk of better ones overlaps, (N, boxes)."""
+            begin = op.Reshape(index * np.array(_CHUNK), [1])
+            end = begin + np.array(_CHUNK)
+            better = [op.Slice(column, begin, end, [1]) for column in gaussians]
+            overlaps = _probabilistic_iou(op, better, gaussians) > np.float32(layout.iou_threshold)
+            suppresses = overlaps & (op.Reshape(op.Slice(ranks, begin, end, [0]), [-1, 1]) < Value(op, ranks.handle))
+            if not layout.class_agnostic:
+                of_better = op.Reshape(op.Slice(classes, begin, end, [1]), [0, -1, 1])
+                suppresses = suppresses & op.Equal(of_better, op.Reshape(classes, [0, 1, -1]))
+            return op.reduce("ReduceMax", suppresses.to(FLOAT), 1)
+
+        count = (number + np.array(_CHUNK - 1)) / np.array(_CHUNK)
+        by_chunk = op.stack(count, suppressed_by_chunk, (FLOAT, [None, None]))
+        is_suppressed = op.reduce("ReduceMax", by_chunk, 0) > np.float32(0)
         kept = op.Where(is_suppressed, np.float32(0), best)
         return op.ScatterElements(op.ConstantOfShape(op.Shape(scores)), indices, kept, axis=1)
 
-    def _probabilistic_iou(self, boxes: Value) -> Value:
-        """Return ultralytics' similarity (N, K, K) of boxes (N, K, 5): of normal distributions with their covariances.
-
-        It is 1 less the Hellinger distance (arXiv 2106.06072).
-        """
-        op, tiny = self.op, np.float32(1e-7)
+    def _gaussians(self, boxes: Value) -> tuple[Value, ...]:
+        """Return means and covariances x, y, xx, yy, xy (N, K, 1) of the normal distributions that boxes stand for."""
+        op = self.op
         x, y, width, height, angle = (op.Slice(boxes, [column], [column + 1], [2]) for column in range(5))
         twelfth = np.float32(1 / 12)
         a, b, cos, sin = width * width * twelfth, height * height * twelfth, op.Cos(angle), op.Sin(angle)
-        columns = x, y, a * cos * cos + b * sin * sin, a * sin * sin + b * cos * cos, (a - b) * cos * sin
-        x1, y1, a1, b1, c1 = columns
-        x2, y2, a2, b2, c2 = (op.Transpose(column, perm=[0, 2, 1]) for column in columns)
-        a, b, c, right, down = a1 + a2, b1 + b2, c1 + c2, x2 - x1, y1 - y2
-        determinant = a * b - c * c
-        distance = (a * down * down + b * right * right) / (determinant + tiny) * np.float32(0.25)
-        distance = distance + c * right * down / (determinant + tiny) * np.float32(0.5)
-        areas = op.Relu(a1 * b1 - c1 * c1) * op.Relu(a2 * b2 - c2 * c2)
-        ratio = determinant / (op.Sqrt(areas) * np.float32(4) + tiny) + tiny
-        distance = op.Clip(distance + op.Log(ratio) * np.float32(0.5), tiny, np.float32(100))
-        return np.float32(1) - op.Sqrt(np.float32(1 + 1e-7) - op.Exp(-distance))
+        return x, y, a * cos * cos + b * sin * sin, a * sin * sin + b * cos * cos, (a - b) * cos * sin
 
     def _class_numbers(self, count: Value | None) -> Value:
         """Return 0, 1, ... for each class, (classes, 1)."""
@@ -474,3 +468,21 @@ class _Decoder:
     def _vector(self, entry: str) -> Value:
         """Return the only column that an entry names, (N, boxes)."""
         return self.op.Reshape(self._matrix(entry, 1), [0, -1])
+
+
+def _probabilistic_iou(op: FunctionBuilder, first: Sequence[Value], second: Sequence[Value]) -> Value:
+    """Return ultralytics' similarity (N, K, L) of normal distributions (N, K, 1) and (N, L, 1), of `_gaussians`.
+
+    It is 1 less the Hellinger distance (arXiv 2106.06072).
+    """
+    tiny = np.float32(1e-7)
+    x1, y1, a1, b1, c1 = first
+    x2, y2, a2, b2, c2 = (op.Transpose(column, perm=[0, 2, 1]) for column in second)
+    a, b, c, right, down = a1 + a2, b1 + b2, c1 + c2, x2 - x1, y1 - y2
+    determinant = a * b - c * c
+    distance = (a * down * down + b * right * right) / (determinant + tiny) * np.float32(0.25)
+    distance = distance + c * right * down / (determinant + tiny) * np.float32(0.5)
+    areas = op.Relu(a1 * b1 - c1 * c1) * op.Relu(a2 * b2 - c2 * c2)
+    ratio = determinant / (op.Sqrt(areas) * np.float32(4) + tiny) + tiny
+    distance = op.Clip(distance + op.Log(ratio) * np.float32(0.5), tiny, np.float32(100))
+    return np.float32(1) - op.Sqrt(np.float32(1 + 1e-7) - op.Exp(-distance))

@@ -102,8 +102,10 @@ class Builder(ABC):
     None leaves an optional input out.
     """
 
-    def __init__(self, opset: int, numbers: Iterator[int] | None = None) -> None:
+    def __init__(self, opset: int, numbers: Iterator[int] | None = None, prefix: str = "") -> None:
         self.opset = opset
+        self.prefix = prefix
+        """What the names of results begin with, also in graphs, so that no other nodes have them."""
         self._numbers = numbers or itertools.count()  # shared with graphs, whose names must not hide those outside
         self.references: set[str] = set()
         """The names of the function's attributes that nodes refer to, also nodes in graphs."""
@@ -142,7 +144,7 @@ class Builder(ABC):
         Within a function the graph may use values of the surrounding graph, but their operators (``+``) add nodes
         there.
         """
-        op = FunctionBuilder(self.opset, self._numbers)
+        op = FunctionBuilder(self.opset, self._numbers, prefix=self.prefix)
         op.references = self.references
         parameters = [Value(op, op.name("input")) for _ in inputs]
         results = [op.node("Identity", value) for value in write(op, *parameters)]  # an output must be a node's
@@ -201,14 +203,17 @@ class Builder(ABC):
             return go_on, write(op, i)
 
         body = self.graph(step, [(INT64, []), (BOOL, [])], [(BOOL, []), result])
-        return self.node("Loop", self.node("Squeeze", count, [0]), True, body=body)
+        number = self.node("Squeeze", count, [0]) if self.opset >= 13 else self.node("Squeeze", count, axes=[0])
+        return self.node("Loop", number, True, body=body)
 
 
 class FunctionBuilder(Builder):
     """Builds the nodes of a function, or of a graph within it."""
 
-    def __init__(self, opset: int, numbers: Iterator[int] | None = None, inlined: bool = False) -> None:
-        super().__init__(opset, numbers)
+    def __init__(
+        self, opset: int, numbers: Iterator[int] | None = None, inlined: bool = False, prefix: str = ""
+    ) -> None:
+        super().__init__(opset, numbers, prefix)
         self.nodes: list[onnx.NodeProto] = []
         self.inlined = inlined
         """Whether the function's nodes will stand in the model's graph, for OpenVINO and GPUs too."""
@@ -242,4 +247,4 @@ class FunctionBuilder(Builder):
 
     def name(self, stem: str) -> str:
         """Return a name that no other result has."""
-        return f"{stem}_{next(self._numbers)}"
+        return f"{self.prefix}{stem}_{next(self._numbers)}"

@@ -105,6 +105,13 @@ class DetectorFile:
         self._words: tuple[Words, ...] = ()
 
     @property
+    def computed_by(self) -> dict[str, Any]:
+        """What detections depend on beside the file and its inputs, by name."""
+        return {name: value for name, value in self._options.items() if name in ("providers", "precision")} | {
+            "engine": self.engine
+        }
+
+    @property
     def has_masks(self) -> bool:
         """Whether the file has masks."""
         return self.contract.has_masks

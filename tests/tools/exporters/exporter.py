@@ -37,7 +37,7 @@ class Exporter(NamedTuple):
     is_half: bool = False
     """Whether the network computes in float16, whose rounding moves boxes by parts of a pixel."""
     iou_threshold: float | None = None
-    """Where suppression decides: boxes whose IoU is almost this may be left out by one of two and not by the other."""
+    """Where suppression decides: of two, one may leave out an upright box whose IoU is almost this."""
 
 
 def images() -> list[np.ndarray]:
@@ -72,10 +72,12 @@ def photos() -> list[np.ndarray]:
     return [*found, np.ascontiguousarray(found[4][:, 150:400])]
 
 
-def normalized(network: torch.nn.Module, run: Callable[[torch.Tensor], Any], side: int = SIDE) -> None:
+def normalized(
+    network: torch.nn.Module, run: Callable[[torch.Tensor], Any], scene: Callable[[], list[np.ndarray]] = images
+) -> None:
     """Set the means and variances of a network's batch normalization to those of images, red first and from 0 to 1."""
     norms = [module for module in network.modules() if isinstance(module, torch.nn.BatchNorm2d)]
-    batch = np.stack([cv2.resize(image, (side, side)).transpose(2, 0, 1) for image in images()[:4]])
+    batch = np.stack([cv2.resize(image, (SIDE, SIDE)).transpose(2, 0, 1) for image in scene()[:4]])
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
         norm.momentum = 1.0
@@ -91,7 +93,7 @@ def difference(detections: Detections, expected: Rows, exporter: Exporter | None
     """Return how detections differ from an exporter's own, in any order, or an empty string.
 
     Detections may differ where rounding decides: those whose score is that of the last one, and, if an exporter is
-    given, those whose IoU with a better one is almost its threshold.
+    given, upright boxes whose IoU with a better one is almost its threshold.
     """
     boxes, scores, labels = (np.asarray(values) for values in expected)
     mine = detections.boxes if detections.rotated_boxes is None else detections.rotated_boxes
@@ -106,7 +108,7 @@ def difference(detections: Detections, expected: Rows, exporter: Exporter | None
         free[matches[:1]] = False
         left[index] = not len(matches)
     last = min(scores.min(initial=1), detections.scores.min(initial=1))
-    threshold = None if exporter is None else exporter.iou_threshold
+    threshold = None if exporter is None or detections.rotated_boxes is not None else exporter.iou_threshold
     for unmatched, rows, values, kinds in (
         (free, boxes, scores, labels),
         (left, mine, detections.scores, detections.labels),

@@ -10,15 +10,19 @@ import numpy as np
 import onnx
 import torch
 
-from tests.tools.exporters.exporter import SIDE, Exporter, Rows, normalized
+from tests.tools.exporters.exporter import SIDE, Exporter, Rows, images, normalized, photos
 
 IOU_THRESHOLD = 0.7
 
 
 def spread(network: torch.nn.Module) -> None:
-    """Let a network of ultralytics detect something in `images`: normalize its layers by them, and spread scores."""
+    """Let a network of ultralytics detect something: normalize its layers by images, and spread scores.
+
+    For rotated boxes these are photos, so that no scores of photos are 1: torch sorts equal ones in any order, and
+    each box suppresses those after it.
+    """
     network.train()
-    normalized(network, network)
+    normalized(network, network, photos if network.task == "obb" else images)
     head = network.model[-1]
     with torch.no_grad():
         for name in ("cv3", "one2one_cv3"):
@@ -35,8 +39,6 @@ def spread(network: torch.nn.Module) -> None:
 
 def yolo(stem: str, classes: int = 3, **arguments: Any) -> Exporter:
     """Return a model of ultralytics with random weights, exported with some arguments."""
-    if stem.endswith("-obb"):  # fewer boxes than the 1,500 that suppression looks at
-        arguments = {"imgsz": 256} | arguments
 
     def make(folder: Path) -> Path:
         from ultralytics import YOLO

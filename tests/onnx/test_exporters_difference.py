@@ -1,0 +1,34 @@
+"""How the tools compare detections with another exporter's: what may differ, and what may not."""
+
+import numpy as np
+
+from mmort import Detections
+from tests.tools.exporters.exporter import Exporter, difference
+
+EXPORTER = Exporter(lambda folder: folder, lambda path, image: (), iou_threshold=0.5)
+SCORES, LABELS = np.array([0.9, 0.8, 0.7], np.float32), np.array([0, 0, 0])
+
+
+def detections(rows, **more):
+    """Return detections of the first rows."""
+    count = len(rows)
+    return Detections(
+        rows[:, :4].astype(np.float32), SCORES[:count], LABELS[:count], ("owl",) * count, (100, 100), **more
+    )
+
+
+def test_an_upright_box_at_the_threshold_may_be_missing():
+    boxes = np.array([[0, 0, 10, 10], [0, 0, 10, 5], [50, 50, 60, 60]], float)
+    mine = detections(boxes)
+    assert not difference(mine, (boxes, SCORES, LABELS), EXPORTER)
+    assert not difference(mine[[0, 2]], (boxes, SCORES, LABELS), EXPORTER)
+    assert difference(mine[[1, 2]], (boxes, SCORES, LABELS), EXPORTER)
+    assert difference(mine[[0, 2]], (boxes, SCORES, LABELS))
+
+
+def test_a_rotated_box_may_not():
+    """Its numbers, read as corners, may have such an IoU by chance."""
+    rows = np.array([[0, 0, 10, 10, 0], [0, 0, 10, 5, 0], [50, 50, 60, 60, 0]], float)
+    mine = detections(rows, rotated_boxes=rows.astype(np.float32))
+    assert not difference(mine, (rows, SCORES, LABELS), EXPORTER)
+    assert difference(mine[[0, 2]], (rows, SCORES, LABELS), EXPORTER)
