@@ -66,12 +66,13 @@ class RTMDetRotatedHead(YOLOHead):
 
     def __init__(self, entries: Any) -> None:
         super().__init__(entries)
-        self.coder = entries.bbox_coder
+        self.coder, self.angle_coder = entries.bbox_coder, entries.angle_coder
 
     def decoded(self, level: int, *maps: Tensor) -> tuple[Tensor, ...]:
         # [N, h*w, C], [N, h*w, 4], [N, h*w, 1]
         logits, distances, angle = (map.flatten(2).transpose(1, 2) for map in maps)
-        regressed = torch.cat([distances * self.head_module.strides[level], angle], -1)
+        distances = distances * self.head_module.strides[level]
+        regressed = torch.cat([distances, self.angle_coder.decode(angle, 2)], -1)
         return self.coder.decode(self.priors.level(level, maps[0]), regressed, None), logits.sigmoid()
 
 
