@@ -112,6 +112,50 @@ V6_LARGE = {"hidden_ratio": 0.5, "block_cfg": {"type": "ConvWrapper", "norm_cfg"
 V6_THREE = {"out_indices": [1, 2, 3, 4], "use_cspsppf": True}
 V6_FOUR_LEVELS = {"in_channels": [128, *LEVELS]}
 V6_DISTRIBUTIONS = {**V6_HEAD, "head_module": {**V6_HEAD["head_module"], "reg_max": 4}}
+SCALED = {"widen_factor": 0.125}
+V7_LEVELS = [128, 256, 512]
+V7_BACKBONE = {"type": "YOLOv7Backbone", "arch": "L", **SCALED, **LAYER}
+V7_NECK = {
+    "type": "YOLOv7PAFPN",
+    **SCALED,
+    **LAYER,
+    "in_channels": [512, 1024, 1024],
+    "out_channels": V7_LEVELS,
+    "upsample_feats_cat_first": False,
+}
+V7_HEAD = {
+    **V5_HEAD,
+    "type": "YOLOv7Head",
+    "head_module": {"type": "YOLOv7HeadModule", "num_classes": 3, "in_channels": LEVELS, **SCALED},
+    "simota_candidate_topk": 10,
+}
+V7_TINY_LAYER = {"norm_cfg": NORM, "act_cfg": {"type": "LeakyReLU", "negative_slope": 0.1}}
+V7_TINY_NECK = {
+    **V7_NECK,
+    **V7_TINY_LAYER,
+    "in_channels": [128, 256, 512],
+    "out_channels": [64, 128, 256],
+    "is_tiny_version": True,
+    "use_repconv_outs": False,
+    "block_cfg": {"type": "TinyDownSampleBlock", "middle_ratio": 0.25},
+}
+V7_X_NECK = {
+    **V7_NECK,
+    "in_channels": [640, 1280, 1280],
+    "out_channels": [160, 320, 640],
+    "use_repconv_outs": False,
+    "block_cfg": {
+        "type": "ELANBlock",
+        "middle_ratio": 0.4,
+        "block_ratio": 0.4,
+        "num_blocks": 3,
+        "num_convs_in_block": 2,
+    },
+}
+V7_TINY_HEAD = {**V7_HEAD, "head_module": {**V7_HEAD["head_module"], "in_channels": [128, 256, 512]}}
+V7_X_HEAD = {**V7_HEAD, "head_module": {**V7_HEAD["head_module"], "in_channels": [320, 640, 1280]}}
+V7_P6 = {"arch": "W", "out_indices": (2, 3, 4, 5)}
+V7_SUMMED = {"type": "EELANBlock", "middle_ratio": 0.4, "block_ratio": 0.2, "num_blocks": 6, "num_elan_block": 2}
 PP_LAYER = {"norm_cfg": {"type": "BN", "momentum": 0.1, "eps": 1e-5}, "act_cfg": LAYER["act_cfg"]}
 PP_BLOCK = {"type": "PPYOLOEBasicBlock", "shortcut": True, "use_alpha": True}
 PP_BACKBONE = {"type": "PPYOLOECSPResNet", **SMALL, **PP_LAYER, "block_cfg": PP_BLOCK, "use_large_stem": True}
@@ -146,6 +190,20 @@ _P6_HEAD["head_module"] |= {"in_channels": P6, "featmap_strides": [8, 16, 32, 64
 _P6_HEAD["obj_level_weights"] = [4.0, 1.0, 0.25, 0.06]
 _P6_HEAD["prior_generator"]["strides"] = [8, 16, 32, 64]
 _P6_HEAD["prior_generator"]["base_sizes"].append([(90, 60), (70, 90), (95, 96)])
+_V7_P6_HEAD = copy.deepcopy(_P6_HEAD)
+_V7_P6_HEAD["type"] = "YOLOv7Head"
+_V7_P6_HEAD["head_module"] = {
+    "type": "YOLOv7p6HeadModule",
+    "num_classes": 3,
+    "in_channels": [128, 256, 384, 512],
+    "main_out_channels": [24, 32, 40, 48],  # not scaled
+    "aux_out_channels": [24, 32, 40, 48],
+    "featmap_strides": [8, 16, 32, 64],
+    **SCALED,
+    **LAYER,
+}
+_V7_E2E_HEAD = copy.deepcopy(_V7_P6_HEAD)
+_V7_E2E_HEAD["head_module"] |= {"in_channels": [160, 320, 480, 640], "widen_factor": 0.1}
 _ONE_CLASS = copy.deepcopy(V5_HEAD)
 _ONE_CLASS["head_module"]["num_classes"] = 1
 MODELS = {
@@ -222,5 +280,25 @@ MODELS = {
         decode_with_angle=True,
         min_bbox_size=0,  # the kernel that MMYOLO has in tests takes negative sides for their absolute values
         nms={"type": "nms_rotated", "iou_threshold": 0.1},
+    ),
+    "yolov7": _model(V7_BACKBONE, V7_NECK, V7_HEAD),
+    "yolov7_tiny": _model({**V7_BACKBONE, **V7_TINY_LAYER, "arch": "Tiny"}, V7_TINY_NECK, V7_TINY_HEAD),
+    "yolov7_x": _model({**V7_BACKBONE, "arch": "X"}, V7_X_NECK, V7_X_HEAD),
+    "yolov7_w": _model(
+        {**V7_BACKBONE, **V7_P6},
+        {**V7_NECK, "in_channels": P6, "out_channels": [128, 256, 384, 512], "use_maxpool_in_downsample": False},
+        _V7_P6_HEAD,
+    ),
+    "yolov7_e2e": _model(
+        {**V7_BACKBONE, **V7_P6, "arch": "E2E", "widen_factor": 0.1},
+        {
+            **V7_NECK,
+            "widen_factor": 0.1,
+            "in_channels": [320, 640, 960, 1280],
+            "out_channels": [160, 320, 480, 640],
+            "use_in_channels_in_downsample": True,
+            "block_cfg": V7_SUMMED,
+        },
+        _V7_E2E_HEAD,
     ),
 }

@@ -24,4 +24,5 @@ from mmort.detect.parts.backbones import (
     vit,
     yolo,
     yolov6,
+    yolov7,
 )

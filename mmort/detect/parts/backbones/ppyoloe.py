@@ -39,8 +39,6 @@ class AttentionEntries(Schema):
 class PPYOLOECSPResNet(YOLOBackbone):
     """A cross stage partial layer a stage."""
 
-    rounds_stem_down: ClassVar[bool] = True
-
     architectures: ClassVar = {"P5": (Stage(128, 3), Stage(256, 6), Stage(512, 6), Stage(1024, 3))}
 
     @dataclass(frozen=True, kw_only=True)
@@ -49,6 +47,9 @@ class PPYOLOECSPResNet(YOLOBackbone):
         block_cfg: BasicBlockEntries = nested(BasicBlockEntries, default={"shortcut": True, "use_alpha": True})
         attention_cfg: AttentionEntries = nested(AttentionEntries, default={})
         norm_cfg: Config | None = default(PLAIN_NORM)
+
+    def stem_channels(self, entries: Any) -> int:
+        return int(64 * entries.widen_factor)
 
     def build_stem(self, entries: Any, channels: int) -> nn.Module:
         half, layer = channels // 2, entries.layer

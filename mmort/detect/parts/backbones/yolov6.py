@@ -23,8 +23,6 @@ from mmort.detect.parts.yolo.scaling import RELU, SILU
 class YOLOv6EfficientRep(YOLOBackbone):
     """Blocks of RepVGG in a row."""
 
-    rounds_stem_down: ClassVar[bool] = True
-
     architectures: ClassVar = {"P5": (Stage(128, 6), Stage(256, 12), Stage(512, 18), Stage(1024, 6, True))}
 
     @dataclass(frozen=True, kw_only=True)
@@ -32,6 +30,9 @@ class YOLOv6EfficientRep(YOLOBackbone):
         use_cspsppf: bool = False  # read by YOLOv6EfficientRep alone
         block_cfg: BlockEntries = nested(BlockEntries, default={"type": "RepVGGBlock"})
         act_cfg: Config | None = default(RELU)
+
+    def stem_channels(self, entries: Any) -> int:
+        return int(64 * entries.widen_factor)
 
     def build_stem(self, entries: Any, channels: int) -> nn.Module:
         return entries.block_cfg.block(entries.input_channels, channels, 2)

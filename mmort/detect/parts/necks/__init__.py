@@ -24,4 +24,5 @@ from mmort.detect.parts.necks import (
     yolo_neck,
     yolo_pafpn,
     yolov6_pafpn,
+    yolov7_pafpn,
 )

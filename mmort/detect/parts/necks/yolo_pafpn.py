@@ -38,7 +38,6 @@ class YOLONeck(nn.Module):
         How many finer maps of the backbone come before theirs.
     """
 
-    upsampled_first: ClassVar[bool] = True
     extra: ClassVar[int] = 0
 
     @dataclass(frozen=True, kw_only=True)
@@ -49,6 +48,7 @@ class YOLONeck(nn.Module):
 
     def __init__(self, entries: Any) -> None:
         super().__init__()
+        self.upsampled_first = True
         self.channels = [entries.channels(channels) for channels in entries.in_channels[self.extra :]]
         levels = range(len(self.channels))
         self.reduce_layers = nn.ModuleList(self.reduce_layer(entries, level) for level in levels)
