@@ -174,7 +174,11 @@ MAX_PADDING_STEP = _limit(
     "a side is padded by no more",
 )
 MAX_RESIZED_PIXELS = _limit(
-    "MAX_RESIZED_PIXELS", 2**24, "pixels", "what a config's test pipeline resizes images to", "as `MAX_INPUT_PIXELS`"
+    "MAX_RESIZED_PIXELS",
+    2**24,
+    "pixels",
+    "what a config's test pipeline resizes to, and an image whose shorter side becomes `edge`, unless it had more",
+    "as `MAX_INPUT_PIXELS`; the longer side of a line of pixels could take any amount of memory",
 )
 MAX_PADDED_PIXELS = _limit(
     "MAX_PADDED_PIXELS",

@@ -30,6 +30,7 @@ NO_BOUNDS = {
     "of drawings": {
         "detections/drawing.py: MAX_PANEL_WIDTH",
         "detections/drawing.py: MAX_POSITION",
+        "detections/labels.py: MAX_COVERED_SHARE",
         "detections/labels.py: MAX_LABELLED_SHARE",
         "detections/labels.py: MAX_WIDTH_SHARE",
     },

@@ -44,5 +44,5 @@ def run(arguments: argparse.Namespace) -> str | None:
         arguments, config, arguments.classes, labels_by_name=arguments.classes is not None, images=False
     )
     problems = mmort.evaluate.browse(dataset, arguments.output, force=arguments.force)
-    print_written(arguments.output, f"{count_text(len(dataset) - len(problems), 'image')}, annotated")
+    print_written(arguments.output, count_text(len(dataset) - len(problems), "annotated image"))
     return f"{len(problems)} images could not be drawn, the first: {problems[0]}" if problems else None

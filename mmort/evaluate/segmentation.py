@@ -198,13 +198,12 @@ class SegmentationDataset(Dataset):
         super().check(metrics, options)
         self._options = _options(options)
 
-    def truth(self, index: int) -> NDArray[np.uint8]:
+    def truth(self, index: int) -> NDArray[np.uint8] | NDArray[np.uint16]:
         """Return the labels of an image's pixels, as MMSegmentation's ``LoadAnnotations`` does, (H, W)."""
         labels = read_label_map(self._maps[index])
         if self.settings.reduce_zero_label:
-            labels = labels.copy()
             labels[labels == 0] = IGNORED
-            labels = labels - np.uint8(1)
+            labels -= 1
             labels[labels == IGNORED - 1] = IGNORED
         return labels if self._mapping is None else self._mapping[labels]
 
@@ -269,12 +268,12 @@ def _options(options: Mapping[str, Any]) -> SegmentationOptions:
     return chosen
 
 
-def _mapping(old: tuple[str, ...], new: tuple[str, ...]) -> NDArray[np.uint8] | None:
+def _mapping(old: tuple[str, ...], new: tuple[str, ...]) -> NDArray[np.uint16] | None:
     """Return the labels by those of a type's maps, where a config has only some of its classes, or another order."""
     if not old or old == new:
         return None
     if unknown := [name for name in new if name not in old]:
         raise ValueError(f"evaluate: the data set has no class {unknown[0]!r}; its classes: {', '.join(old)}")
-    mapping = np.arange(256, dtype=np.uint8)
+    mapping = np.arange(2**16, dtype=np.uint16)
     mapping[: len(old)] = [new.index(name) if name in new else IGNORED for name in old]
     return mapping

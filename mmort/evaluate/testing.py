@@ -353,7 +353,7 @@ def _with_images(result: TestResult, dataset: Dataset, options: TestOptions, not
     """Return a result to which the images in `show_dir` are added."""
     if options.show_dir is None:
         return result
-    drawn = f"{count_text(len(dataset) - len(not_drawn), 'image')}, annotated"
+    drawn = count_text(len(dataset) - len(not_drawn), "annotated image")
     return replace(
         result,
         written=result.written | {Path(options.show_dir): drawn},

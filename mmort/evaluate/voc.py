@@ -143,7 +143,8 @@ class VocDataset(Dataset):
     def _recall(self, truths: Sequence[_GroundTruth], results: Sequence[ImageResult], options: VocOptions) -> Metrics:
         """Compute recall whatever the class, for each number of detections and each threshold."""
         demanded = [truth.boxes[~truth.difficult] for truth in truths]
-        shares = recalls(demanded, [result.boxes for result in results], options.proposal_nums, options.iou_thrs)
+        boxes = [result.boxes[np.argsort(-result.scores, kind="stable")] for result in results]
+        shares = recalls(demanded, boxes, options.proposal_nums, options.iou_thrs)
         rows = [["", *map(str, options.iou_thrs)]]
         figures: dict[str, float] = {}
         for number, row in zip(options.proposal_nums, shares.tolist(), strict=True):

@@ -12,7 +12,7 @@ from mmort import contract
 from mmort.configs import parse_options, read_config
 from mmort.configs.overrides import refuse_unread
 from mmort.configs.packages import PACKAGES, package_of
-from mmort.contract import SEGMENTATION, Preprocessing
+from mmort.contract import SEGMENTATION, TEXT_RECOGNITION, Preprocessing
 from mmort.detect.export.options import MIN_DYNAMO_OPSET, ExportOptions, PathLike
 from mmort.detect.export.pipeline import DEFAULT_IMAGE
 from mmort.detect.export.progress import Steps, muted
@@ -28,13 +28,19 @@ from mmort.original.building import build, load
 from mmort.original.ends import compare
 from mmort.original.inputs import Inputs
 from mmort.original.poses import Pose
+from mmort.original.texts import TextRecognition
 from mmort.predict import FixedSizeWarning, read_image
 from mmort.predict.fixed_size import mismatch
 
 _OF_DETECTORS = ("texts", "open_vocabulary", "vocabulary", "skip_postprocess", "paste_masks", "show")
 """Options that have no meaning here."""
 
-_ADAPTERS: dict[str, type[Adapter]] = {"mmpretrain": Classification, "mmseg": Segmentation, "mmpose": Pose}
+_ADAPTERS: dict[str, type[Adapter]] = {
+    "mmpretrain": Classification,
+    "mmseg": Segmentation,
+    "mmpose": Pose,
+    "mmocr": TextRecognition,
+}
 """What becomes the file of a model, by the module of its package."""
 
 
@@ -73,9 +79,10 @@ def export_original(
             preprocessing=preprocessing,
             mmort_version=mmort.__version__,
         )
-        if metadata.classes is None:
+        if metadata.classes is None and adapter.task is not TEXT_RECOGNITION:
             steps.progress("note: neither checkpoint nor config names classes, so that results have numbers for names")
-        inputs = Inputs(preprocessing, image, _size(adapter, metadata, options))
+        size = _size(adapter, metadata, options)
+        inputs = Inputs(preprocessing, image, size, preprocessing.line.height if preprocessing.line else None)
         with shims.applied():
             draft_of = _Export(adapter, metadata, inputs, options, steps)
             report = draft_of.write(output_file, test_image)
@@ -84,7 +91,8 @@ def export_original(
             steps.progress(str(report))
             steps.progress(draft_of.ends)
         unproven = ", NOT VERIFIED: it has not been compared with torch" if options.verify is False else ""
-        sizes = "all sizes" if inputs.size is None else f"{inputs.size[0]} x {inputs.size[1]} only"
+        sizes = "all sizes" if inputs.height is None else f"a height of {inputs.height} and all widths"
+        sizes = sizes if inputs.size is None else f"{inputs.size[0]} x {inputs.size[1]} only"
         megabytes = output_file.stat().st_size / 1e6
         steps.progress(f"wrote {output_file}, {megabytes:.1f} MB, for inputs of {sizes}{unproven}")
         return report
@@ -111,7 +119,7 @@ def _size(adapter: Adapter, metadata: contract.Metadata, options: ExportOptions)
                 f"export: shape and dynamic_export must not be set for {adapter.task.name}: the file takes images of "
                 "the size that the test pipeline makes"
             )
-        if preprocessing.fixed_shape is None:
+        if preprocessing.fixed_shape is None and preprocessing.line is None:
             raise ValueError(f"export: the test pipeline of {adapter.task.name} must make inputs of one size")
         return preprocessing.fixed_shape
     if options.dynamic:

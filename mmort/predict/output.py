@@ -179,7 +179,7 @@ class AnnotatedImages:
 
     def describe(self) -> str:
         """Return how many images have an annotated one, as text, and for how many of these an earlier run wrote it."""
-        count = f"{count_text(len(self), 'image')}, annotated"
+        count = count_text(len(self), "annotated image")
         return f"{count}, {len(self._earlier)} of them by an earlier run" if self._earlier else count
 
     def path(self, image: Path) -> Path:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmort._files.inputs import require_regular
-from mmort.images import LEVEL_TYPES, ColorType, Image, read_image, require_proportion
+from mmort.images import IN_COLOR, LEVEL_TYPES, ColorType, Image, read_image, require_proportion
 from mmort.images.sizes import Demand
 
 DRIVERS = {".jp2": "JP2OpenJPEG", ".tif": "GTiff", ".tiff": "GTiff", ".vrt": "VRT"}
@@ -63,7 +63,7 @@ def open_pixels(image: NDArray[Any] | str | os.PathLike[str], color_type: ColorT
         If the file's format needs rasterio, or OpenCV, and it is not installed.
     """
     if isinstance(image, np.ndarray):
-        if color_type != "color":
+        if color_type not in IN_COLOR:
             yield _ArrayPixels(image)  # whose parts are checked as images are
             return
         if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
@@ -135,7 +135,7 @@ class _FilePixels:
                 raise ValueError(f"{path}: {error}") from None
         self._path, self._file = path, file
         self._bands = tuple(range(1, file.count + 1))
-        if color_type == "color":
+        if color_type in IN_COLOR:
             self._bands = (1, 1, 1) if file.count == 1 else (3, 2, 1)
         elif [kind.name for kind in file.colorinterp[:3]] == ["red", "green", "blue"]:
             self._bands = (3, 2, 1, *self._bands[3:])

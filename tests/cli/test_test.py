@@ -249,7 +249,7 @@ def test_a_file_without_metadata_needs_its_config(tmp_path):
 
 
 def test_show_dir(tmp_path):
-    wrote = f"wrote {tmp_path}/new/pictures ({len(demo.IMAGES)} images, annotated)\n"
+    wrote = f"wrote {tmp_path}/new/pictures ({len(demo.IMAGES)} annotated images)\n"
     assert printed(*COMMAND, "--show-dir", tmp_path / "new" / "pictures") == wrote
     for path in demo.IMAGES:
         drawn, image = read_image(tmp_path / "new" / "pictures" / path.name), read_image(path)

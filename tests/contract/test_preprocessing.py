@@ -285,7 +285,7 @@ CENTER_PAD = {"test_mode": True, "mean": [0, 0, 0], "std": [1, 1, 1], "to_rgb": 
         ({"type": "Normalize", "mean": [1, 1, 1], "std": [1, 0, 1]}, "std must be 3 numbers, none of which is 0, got"),
         ({"type": "Normalize", "mean": [1, 1, 1]}, "step Normalize of the test pipeline must have std"),
         ({"scale": (3, 4)}, "a step of the test pipeline has no entry 'type'"),
-        ({"type": "LoadImageFromFile", "color_type": "color_ignore_orientation"}, "'grayscale' or 'unchanged' only"),
+        ({"type": "LoadImageFromFile", "color_type": "anycolor"}, "'grayscale', 'unchanged' only, got 'anycolor'"),
         (
             {"type": "RandomCenterCropPad", "test_pad_mode": ["size_divisor", 127], **CENTER_PAD},
             "'logical_or' only",
@@ -403,6 +403,16 @@ def test_sizes_of_configs_that_no_image_can_have(scale):
     pipeline = [{"type": "LoadImageFromFile"}, {"type": "Resize", "scale": scale}, {"type": "PackDetInputs"}]
     with pytest.raises(ValueError, match=f"must resize to at most 16777216 pixels, got {scale[0]} x {scale[1]}$"):
         Preprocessing.from_config({"model": {}, "test_pipeline": pipeline})
+
+
+@pytest.mark.parametrize("shape", [(1, 300, 3), (300, 1, 3)])
+def test_a_line_of_pixels_whose_shorter_side_becomes_an_edge(shape):
+    prepare = Preprocessing(edge=256, crop=(224, 224))
+    sides = r"256 x 76800 pixels of 1 x 300" if shape[0] == 1 else r"76800 x 256 pixels of 300 x 1"
+    with pytest.raises(ValueError, match=rf"edge=256 makes {sides}, .* limit, 16777216 pixels or as many as before$"):
+        prepare(np.zeros(shape, np.uint8))
+    assert prepare(np.zeros((1, 200, 3), np.uint8)).input.shape == (3, 224, 224)
+    assert Preprocessing(edge=1)(np.zeros((1, 2**24 + 1, 3), np.uint8)).input.shape == (3, 1, 2**24 + 1)
 
 
 def test_a_png_file_that_states_a_long_chunk(monkeypatch):

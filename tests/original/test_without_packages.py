@@ -108,6 +108,10 @@ def test_known_meta_information():
     for read in (lambda: UnknownSamples()[0], lambda: UnknownSamples().metainfo, lambda: list(UnknownSamples())):
         with pytest.raises(UnknownReadError, match="data_samples"):
             read()
+    with pytest.raises(UnknownReadError, match="'valid_ratio' of the data sample of an image"):
+        [sample.get("valid_ratio", 1) for sample in UnknownSamples()]
+    with pytest.raises(UnknownReadError, match="'gt_text' of the data sample of an image"):
+        [sample.gt_text for sample in UnknownSamples()]
 
 
 class Head(torch.nn.Module):

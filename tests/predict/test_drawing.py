@@ -83,6 +83,14 @@ def test_the_highest_score_gets_the_only_room():
     assert [label.text for label in labels] == ["first 0.90"]
 
 
+def test_labels_leave_most_of_a_small_image():
+    size = 64, 64
+    boxes = random_boxes(12, *size).astype(np.float32).clip(0, 64)
+    labels = place_labels(["x"] * 12, np.linspace(0.99, 0.3, 12), boxes, [(0, 0, 0)] * 12, size)
+    assert len(labels) > 1
+    assert sum(label.width * label.height for label in labels) <= 0.3 * 64 * 64
+
+
 def test_text_grows_with_the_image_and_shrinks_in_a_crowd():
     box = np.float32([[0.2, 0.2, 0.6, 0.6]])
 

@@ -19,6 +19,9 @@ from typing import Any
 import torch
 from onnxscript.rewriter.pattern import MatchResult, SimplePatternMatcher
 
+_OF_RECURRENCES = "._flat_weights["
+"""In the warning that LSTM and GRU keep a list of their weights, which it takes for new ones."""
+
 _KNOWN_WARNINGS = (
     "`isinstance(treespec, LeafSpec)` is deprecated",
     "You are using the legacy TorchScript-based ONNX export",
@@ -56,7 +59,7 @@ def quiet() -> Iterator[list[str]]:
         if warning.category.__name__ == _TRACER_WARNING:
             text = str(warning.message).split(". ")[0]
             traced.append(f"{text} ({warning.filename}:{warning.lineno})")
-        elif not str(warning.message).startswith(_KNOWN_WARNINGS):
+        elif not (str(warning.message).startswith(_KNOWN_WARNINGS) or _OF_RECURRENCES in str(warning.message)):
             warnings.warn_explicit(
                 warning.message, warning.category, warning.filename, warning.lineno, source=warning.source
             )
