@@ -365,7 +365,7 @@ class Predictor:
             If an image does not fit a file of fixed size, or the network's outputs are not detections.
         """
         found: dict[int, Result] = {}
-        for indices in self._chunks(images):
+        for indices in self.chunks_of(images):
             chunk = [images[index] for index in indices]
             input, img_shape = self.input_of(chunk)
             outputs = self.outputs_of(chunk, input, img_shape)
@@ -387,7 +387,7 @@ class Predictor:
         ori_shape[: len(images)] = [image.ori_shape for image in images]
         return self.network(input, img_shape, ori_shape)
 
-    def _chunks(self, images: Sequence[Prepared]) -> Iterator[list[int]]:
+    def chunks_of(self, images: Sequence[Prepared]) -> Iterator[list[int]]:
         """Yield the indices of images that the network takes together."""
         number, *sides = self.network.input_shape
         separates = isinstance(self.network, DetectorFile) and self.network.contract.is_adopted and None in sides
