@@ -338,6 +338,7 @@ _PREPROCESSING: dict[str, Any] = {
     "by_ratio": checks.FLAG,
     "edge": checks.optional(checks.integer(1, MAX_PADDING_STEP)),
     "crop": checks.optional(_SIZE),
+    "crop_padding": checks.optional(checks.integer(0, MAX_PADDING_STEP)),
     "line": {
         "height": checks.integer(1, MAX_INPUT_PIXELS),
         "min_width": checks.optional(checks.integer(1, MAX_INPUT_PIXELS)),

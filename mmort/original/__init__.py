@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mmort.detect.export.options import ExportOptions
     from mmort.onnx import Report
 
-__all__ = ["export"]
+__all__ = ["check", "export"]
 
 
 def _print(line: str) -> None:
@@ -90,3 +90,32 @@ def export(
     from mmort.original.exporting import export_original
 
     return export_original(config, checkpoint, Path(output_file), options, progress)
+
+
+def check(
+    config: str | os.PathLike[str],
+    options: ExportOptions | None = None,
+    *,
+    progress: Callable[[str], None] = _print,
+) -> str:
+    """Build a config's model with random weights and trace it, and write nothing.
+
+    Parameters
+    ----------
+    config, options, progress
+        As for `export`.
+
+    Returns
+    -------
+    str
+        What the model is: the types of its head and its backbone.
+
+    Raises
+    ------
+    ImportError, ValueError, OSError
+        As for `export`.
+    """
+    from mmort.detect.export.options import ExportOptions
+    from mmort.original.exporting import check_original
+
+    return check_original(config, ExportOptions() if options is None else options, progress)
