@@ -63,8 +63,8 @@ def export(
     output_file : path, default "tmp.onnx"
         Its directory must exist.
     options : ExportOptions, optional
-        Those that are not for detectors only.  By default files of segmentations and text detections take images of all sizes,
-        and others any number of images of the size that the test pipeline makes.
+        Those that are not for detectors only.  By default files of segmentations and text detections take images of all
+        sizes, and others any number of images of the size that the test pipeline makes.
     progress : callable
         Takes the lines to print.
 

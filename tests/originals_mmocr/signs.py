@@ -9,13 +9,14 @@ from tests.originals_mmocr import words
 
 _RESNET = "dict(type='mmdet.ResNet', depth={depth}, base_channels={base}, norm_cfg=dict(type='BN'){more})"
 _DCN = ", dcn=dict(type='DCNv2', deform_groups=1, fallback_on_stride=False), stage_with_dcn=(False, False, True, True)"
+_FUSION = ", asf_cfg=dict(attention_type='ScaleChannelSpatial')"
 _NECK = "dict(type='FPNC', in_channels={channels}, lateral_channels=16, out_channels=8{more})"
 NETWORKS = {
     "DBNet": f"type='DBNet', backbone={_RESNET.format(depth=18, base=8, more='')}, "
     f"neck={_NECK.format(channels=[8, 16, 32, 64], more='')}",
     "DBNet++": (
         f"type='DBNet', backbone={_RESNET.format(depth=50, base=4, more=_DCN)}, "
-        f"neck={_NECK.format(channels=[16, 32, 64, 128], more=', asf_cfg=dict(attention_type=' + repr('ScaleChannelSpatial') + ')')}"
+        f"neck={_NECK.format(channels=[16, 32, 64, 128], more=_FUSION)}"
     ),
 }
 CONFIG = """
