@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "bbox, segm and proposal for data sets in COCO's format; PQ for COCO's panoptic ones; mAP and recall for "
         "PASCAL VOC's; mAP for DOTA's; accuracy for classifiers; mIoU, mDice and mFscore for segmentations; "
-        "word_acc for texts",
+        "word_acc and hmean for texts",
     )
     parser.add_argument("--show", action="store_true", help="show each image in a window; a key shows the next")
     parser.add_argument(
