@@ -31,8 +31,9 @@ class HmeanOptions:
         Texts whose overlap is larger are the same.
     ignore_precision_thr : float, default 0.5
         What is found counts neither way if a larger share of it is in a text that is to be ignored.
-    pred_score_thrs : mapping, default {"start": 0.3, "stop": 0.9, "step": 0.1}
+    pred_score_thrs : mapping, optional
         The scores from which on texts count, of which the best for the figures is taken; the arguments of `np.arange`.
+        By default from 0.3 to below 0.9 in steps of 0.1.
     strategy : str, default "vanilla"
         Texts are matched in the order of the annotations; "max_matching" is not supported.
     """

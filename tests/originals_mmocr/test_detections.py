@@ -163,7 +163,7 @@ def test_wrong_data_sets_and_options(tmp_path):
         [[1, 2, 3, 4, 5, 6]],
     ):
         file.write_text(json.dumps({"data_list": [{"img_path": "a.png", "instances": [{"polygon": polygon}]}]}))
-        with pytest.raises(ValueError, match=r"a polygon of a\.png must be x1, y1, x2, y2, x3, y3"):
+        with pytest.raises(ValueError, match=r"a polygon of a\.png must be x1, y1, x2, y2 ... of three corners"):
             TextRegionDataset(tmp_path, file)
     file.write_text(json.dumps({"data_list": [{"img_path": "a.png", "instances": []}]}))
     dataset = TextRegionDataset(tmp_path, file)
