@@ -114,7 +114,11 @@ def run(arguments: argparse.Namespace) -> str | list[str] | None:
             raise UsageError(f"export: CONFIG is required before the checkpoint {arguments.config}")
         raise UsageError("export: CHECKPOINT is required, unless --check is given")
     if len(arguments.checkpoint) > 1:
-        raise UsageError(f"export: there must be one CHECKPOINT, got {' and '.join(arguments.checkpoint)}")
+        files = ", ".join([arguments.config, *arguments.checkpoint])
+        raise UsageError(
+            f"export: there must be one CONFIG and one CHECKPOINT, got {files}; a deploy config of MMDeploy is not "
+            "needed"
+        )
     from mmort.contract import path_of_encoder
 
     drawn = str(Path(arguments.output).with_suffix(".png")) if arguments.show and arguments.output else None
