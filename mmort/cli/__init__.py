@@ -77,7 +77,7 @@ COMMANDS_ELSEWHERE = {
     "val": "test",
     "version": "--version",
 }
-"""What other programs call commands, and their names here."""
+"""Names of commands in other programs, and the commands here."""
 
 OPTIONS_ELSEWHERE = {
     "--conf": "--score-thr",
@@ -96,7 +96,7 @@ OPTIONS_ELSEWHERE = {
     "--threshold": "--score-thr",
     "--work-dir": "--output",
 }
-"""What other programs call options, and their names here."""
+"""Names of options in other programs, and the options here."""
 
 WITHOUT_OPTION = (
     "--checkpoint",

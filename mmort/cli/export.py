@@ -142,7 +142,7 @@ def run(arguments: argparse.Namespace) -> str | list[str] | None:
 
 
 def _export_function(*, original: bool) -> Callable[..., Any]:
-    """Return what exports detectors, or models from their packages' own code."""
+    """Return the function that exports detectors, or the one for models from their packages' own code."""
     if original:
         from mmort.original import export as export_from_original
 
@@ -210,7 +210,7 @@ def _check_all(configs: Sequence[str], cfg_options: Sequence[str]) -> str | None
 
 
 def _problems(path: str, cfg_options: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
-    """Return what of a config is not supported, and what an export leaves out."""
+    """Return the unsupported entries of a config, and the parts that an export leaves out."""
     from mmort.configs import parse_options, read_config
     from mmort.configs.layout import DetectorConfig
     from mmort.configs.overrides import refuse_unread

@@ -58,7 +58,7 @@ class _Entries(Schema):
     std: Sequence[float] | None = None
 
     def meaning(self) -> DataPreprocessor:
-        """Return what they mean."""
+        """Return the settings."""
         raise NotImplementedError
 
 

@@ -49,7 +49,7 @@ Result: TypeAlias = Detections | Any
 """`Detections`; of files of another task, `mmort.predict.Classes` or `mmort.predict.SegmentationMap`."""
 
 _Batch: TypeAlias = tuple[list["Result | Exception"], bool, Exception | None]
-"""What a batch gave, whether it is the last one, and what the iterator of images raised then."""
+"""The results of a batch, whether it is the last one, and the error that then came from the iterator of images."""
 
 
 def _refuse_video(path: str | os.PathLike[str]) -> None:
@@ -63,7 +63,7 @@ def _refuse_video(path: str | os.PathLike[str]) -> None:
 def _postprocessing(
     network: Network, classes: tuple[str, ...], score_threshold: float
 ) -> Postprocessing | ClassPostprocessing | SegmentationPostprocessing:
-    """Return what is done with the outputs of a network, by its task."""
+    """Return the postprocessing of a network's outputs, by its task."""
     detections = Postprocessing(classes, score_threshold)  # which checks the threshold
     if not isinstance(network, DetectorFile) or task_of(network) in (DETECTION, POSE):
         return detections
