@@ -15,7 +15,7 @@ from mmort.limits import MAX_STANDARD_INPUT
 if TYPE_CHECKING:
     from mmort.predict import DetectorFile, Outcome, Predictor, Windows
 
-HELP = "run an exported detector, classifier, segmentation or pose on images; exit code 1 if one cannot be processed"
+HELP = "run an exported detector, or one of another task, on images; exit code 1 if one cannot be processed"
 STANDARD_INPUT = "-"
 CLASSES_SHOWN = 5
 
@@ -158,9 +158,11 @@ def _line(outcome: Outcome, *, as_json: bool) -> str:
 
 
 def _summary(result: Any) -> str:
-    """Summarize the result for an image: objects, the most probable classes, or the shares of pixels."""
-    from mmort.predict import Classes, SegmentationMap
+    """Summarize the result for an image: objects, the most probable classes, the shares of pixels, or the text."""
+    from mmort.predict import Classes, RecognizedText, SegmentationMap
 
+    if isinstance(result, RecognizedText):
+        return f"{result.text!r} {result.score:.2f}"
     if isinstance(result, SegmentationMap):
         return ", ".join(f"{name} {share:.1%}" for name, share in zip(result.names, result.shares, strict=True))
     shown = result.top(CLASSES_SHOWN) if isinstance(result, Classes) else result

@@ -45,7 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     datasets.add_eval(
         parser,
         "bbox, segm and proposal for data sets in COCO's format; PQ for COCO's panoptic ones; mAP and recall for "
-        "PASCAL VOC's; mAP for DOTA's; accuracy for classifiers; mIoU, mDice and mFscore for segmentations",
+        "PASCAL VOC's; mAP for DOTA's; accuracy for classifiers; mIoU, mDice and mFscore for segmentations; "
+        "word_acc for texts",
     )
     parser.add_argument("--show", action="store_true", help="show each image in a window; a key shows the next")
     parser.add_argument(

@@ -12,6 +12,7 @@ _TYPES = (
     *("DetDataPreprocessor", "ImgDataPreprocessor", "BoxInstDataPreprocessor", "TrackDataPreprocessor"),
     *("YOLOv5DetDataPreprocessor", "PPYOLOEDetDataPreprocessor"),  # MMYOLO's
     "PoseDataPreprocessor",  # MMPose's
+    *("TextDetDataPreprocessor", "TextRecogDataPreprocessor"),  # MMOCR's
 )
 _OF_SEGMENTATION, _OF_CLASSIFICATION = "SegDataPreProcessor", "ClsDataPreprocessor"
 

@@ -7,11 +7,13 @@ output or an entry.  numpy is enough for all of it; resizing images and masks ne
 
 from mmort.contract.detector import DetectorContract, check, read, write
 from mmort.contract.interface import Argument, Interface
+from mmort.contract.line_height import LineHeight
 from mmort.contract.mask_format import MaskFormat
 from mmort.contract.metadata import VERSION, Metadata, read_metadata, write_entries
 from mmort.contract.padding import Padding
 from mmort.contract.pose_format import PoseFormat
 from mmort.contract.preprocessing import Prepared, Preprocessing
+from mmort.contract.recognition_format import RecognitionFormat
 from mmort.contract.segmentation_format import SegmentationFormat
 from mmort.contract.tasks import (
     BOXES,
@@ -20,6 +22,7 @@ from mmort.contract.tasks import (
     POSE,
     SEGMENTATION,
     TASKS,
+    TEXT_RECOGNITION,
     WITH_KEYPOINTS,
     WITH_MASKS,
     WITH_SEMANTIC,
@@ -35,6 +38,7 @@ __all__ = [
     "POSE",
     "SEGMENTATION",
     "TASKS",
+    "TEXT_RECOGNITION",
     "VERSION",
     "WITH_KEYPOINTS",
     "WITH_MASKS",
@@ -43,12 +47,14 @@ __all__ = [
     "DetectorContract",
     "EncoderFile",
     "Interface",
+    "LineHeight",
     "MaskFormat",
     "Metadata",
     "Padding",
     "PoseFormat",
     "Prepared",
     "Preprocessing",
+    "RecognitionFormat",
     "SegmentationFormat",
     "Task",
     "Tensor",

@@ -16,6 +16,7 @@ from mmort.contract import checks, mask_format, pose_format, preprocessing
 from mmort.contract.mask_format import MaskFormat
 from mmort.contract.pose_format import PoseFormat
 from mmort.contract.preprocessing import Preprocessing
+from mmort.contract.recognition_format import DECODINGS, RecognitionFormat
 from mmort.contract.segmentation_format import SegmentationFormat
 from mmort.contract.tasks import DETECTION, TASKS
 from mmort.contract.texts import EncoderFile
@@ -38,7 +39,8 @@ It is `BY_TOLERANCE` where outputs were compared from end to end, as there is no
 BY_TOLERANCE = "by tolerance"
 
 PREPROCESSING, CLASSES, MASKS, SEGMENTATION, POSE = "preprocessing", "classes", "masks", "segmentation", "pose"
-FOR_CLIENTS = (CLASSES, PREPROCESSING, MASKS, SEGMENTATION, POSE)
+RECOGNITION = "recognition"
+FOR_CLIENTS = (CLASSES, PREPROCESSING, MASKS, SEGMENTATION, POSE, RECOGNITION)
 """The entries that programs need which run a file on images."""
 
 
@@ -62,6 +64,8 @@ class Metadata:
         How the output ``logits`` of a semantic segmentation is made and read.
     pose : PoseFormat, optional
         How the outputs of a file of poses become keypoints.
+    recognition : RecognitionFormat, optional
+        How the output ``characters`` of a text recognition becomes a text.
     palette : tuple of tuple of int, optional
         The colour of each class, red, green, blue, if the data set has some.
     thresholds : mapping, optional
@@ -94,6 +98,7 @@ class Metadata:
     mask_format: MaskFormat | None = None
     segmentation: SegmentationFormat | None = None
     pose: PoseFormat | None = None
+    recognition: RecognitionFormat | None = None
     palette: tuple[tuple[int, int, int], ...] | None = None
     thresholds: Mapping[str, Any] | None = None
     angle_version: str | None = None
@@ -111,6 +116,7 @@ def write_entries(metadata: Metadata) -> dict[str, str]:
         MASKS: metadata.mask_format and metadata.mask_format.to_dict(),
         SEGMENTATION: metadata.segmentation and metadata.segmentation.to_dict(),
         POSE: metadata.pose and metadata.pose.to_dict(),
+        RECOGNITION: metadata.recognition and metadata.recognition.to_dict(),
         "palette": metadata.palette,
         "thresholds": metadata.thresholds,
         "texts": metadata.texts and metadata.texts._asdict(),
@@ -157,6 +163,7 @@ def read_metadata(path: str, entries: Mapping[str, str]) -> Metadata:
         if classes is not None:
             checks.require(CLASSES, classes, _NAMES)
         settings, masks, segmentation, pose = (values.get(name) for name in (PREPROCESSING, MASKS, SEGMENTATION, POSE))
+        recognition = values.get(RECOGNITION)
         if masks is None and MMORT_VERSION in entries and version == 0:
             masks = {}  # before mmort wrote "masks", all of its files had masks over boxes
         return Metadata(
@@ -167,6 +174,7 @@ def read_metadata(path: str, entries: Mapping[str, str]) -> Metadata:
             mask_format=None if masks is None else read_mask_format(masks),
             segmentation=None if segmentation is None else _segmentation_format(segmentation),
             pose=None if pose is None else _pose_format(pose),
+            recognition=None if recognition is None else _recognition_format(recognition),
             palette=_palette(values.get("palette")),
             thresholds=values.get("thresholds"),
             angle_version=entries.get("angle_version") if is_of_mmort else None,
@@ -224,6 +232,13 @@ def _pose_format(values: Any) -> PoseFormat:
         if name not in values:
             raise ValueError(f"{POSE} must have {name}")
     return PoseFormat.from_dict(values)
+
+
+def _recognition_format(values: Any) -> RecognitionFormat:
+    """Return what the entry "recognition" states."""
+    checks.check_entries(RECOGNITION, values, _RECOGNITION)
+    _require_all(RECOGNITION, values, _RECOGNITION)
+    return RecognitionFormat.from_dict(values)
 
 
 def _palette(values: Any) -> tuple[tuple[int, int, int], ...] | None:
@@ -323,6 +338,13 @@ _PREPROCESSING: dict[str, Any] = {
     "by_ratio": checks.FLAG,
     "edge": checks.optional(checks.integer(1, MAX_PADDING_STEP)),
     "crop": checks.optional(_SIZE),
+    "crop_padding": checks.optional(checks.integer(0, MAX_PADDING_STEP)),
+    "line": {
+        "height": checks.integer(1, MAX_INPUT_PIXELS),
+        "min_width": checks.optional(checks.integer(1, MAX_INPUT_PIXELS)),
+        "max_width": checks.optional(checks.integer(1, MAX_INPUT_PIXELS)),
+        "width_divisor": checks.integer(1, MAX_PADDING_STEP),
+    },
     **{name: checks.words(*words) for name, words in preprocessing.WORDS.items()},
 }
 """The entries of "preprocessing", the fields of `Preprocessing`."""
@@ -388,6 +410,17 @@ _POSE: dict[str, Any] = {
     "sigmas": (lambda value: isinstance(value, list) and all(map(checks.number(0)[0], value)), "numbers from 0"),
 }
 """The entries of "pose", the fields of `PoseFormat`."""
+
+_INDEX = checks.integer(0, 2**31)
+
+_RECOGNITION: dict[str, Any] = {
+    "decoding": checks.words(*DECODINGS),
+    "dictionary": _NAMES,
+    "padding": checks.optional(_INDEX),
+    "end": checks.optional(_INDEX),
+    "ignored": (lambda value: isinstance(value, list) and all(map(_INDEX[0], value)), f"a list, each {_INDEX[1]}"),
+}
+"""The entries of "recognition", the fields of `RecognitionFormat`."""
 
 _TEXTS: dict[str, checks.Rule] = {
     "encoder": (_is_file_name, "the name of an ONNX file"),

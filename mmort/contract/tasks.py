@@ -97,6 +97,7 @@ SIMCC_Y = Tensor("simcc_y", "float32", ("N", "P", "y"), "the score of each keypo
 POINTS = Tensor(
     *("points", "float32", ("N", "P", (2, 4))), "x and y of keypoints, as shares of input, and perhaps their deviations"
 )
+CHARACTERS = Tensor("characters", "float32", ("N", "T", "K"), "the probability of each character at each step")
 LOGITS = Tensor("logits", "float32", ("N", "K", "H", "W"), "logits of each class in each pixel of input")
 
 TEXT_INPUTS = (TEXT.name, TEXT_POSITIONS.name, TEXT_SHARES.name)
@@ -198,5 +199,7 @@ POSE = Task(
     forms=((HEATMAPS.name,), (SIMCC_X.name, SIMCC_Y.name), (POINTS.name,)),
 )
 
-TASKS = {task.name: task for task in (DETECTION, CLASSIFICATION, SEGMENTATION, POSE)}
+TEXT_RECOGNITION = Task("text recognition", inputs=(INPUT,), outputs=(CHARACTERS,), forms=((CHARACTERS.name,),))
+
+TASKS = {task.name: task for task in (DETECTION, CLASSIFICATION, SEGMENTATION, POSE, TEXT_RECOGNITION)}
 """All tasks by name."""

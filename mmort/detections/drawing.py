@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmort.detections.labels import Colour, Font, place_labels
+from mmort.detections.labels import MIN_LETTER_HEIGHT, Colour, Font, place_labels
 from mmort.detections.masks import Region
 from mmort.images import Image, as_image, opencv, write_image
 
 if TYPE_CHECKING:
     from mmort.detections.classes import Classes
     from mmort.detections.detections import Detections
+    from mmort.detections.recognized_text import RecognizedText
     from mmort.detections.segmentation_map import SegmentationMap
     from mmort.detections.skeleton import Skeleton
 
@@ -142,6 +143,18 @@ def draw_segmentation(
     return canvas
 
 
+def draw_text(
+    image: NDArray[np.uint8] | str | os.PathLike[str], recognized: RecognizedText, *, scale: float = 1.0
+) -> Image:
+    """Write the text of an image of a word below a copy of it; see `draw`."""
+    canvas = _canvas(image, recognized, scale)
+    width = canvas.shape[1]
+    font = Font.of_height(max(MIN_LETTER_HEIGHT, min(CAPTION_LETTERS, canvas.shape[0] // 2)))
+    strip = np.full((font.ascent + 2 * font.descent, width, 3), BACKGROUND, np.uint8)
+    font.write(strip, font.shortened(recognized.text, "", width), (0, font.ascent + font.descent // 2), INK)
+    return np.concatenate([canvas, strip])
+
+
 def _colour_of(segmentation: SegmentationMap, label: int) -> Colour:
     """Return the colour of a class, blue, green, red."""
     if segmentation.palette is None:
@@ -161,20 +174,21 @@ def save_drawn(
 
 def _canvas(
     image: NDArray[np.uint8] | str | os.PathLike[str],
-    result: Detections | Classes | SegmentationMap,
+    result: Detections | Classes | SegmentationMap | RecognizedText,
     scale: float,
 ) -> Image:
     """Return a copy of the image to draw on; ValueError if a result is not for it, or the scale is not positive."""
     image = as_image("draw", image)
     if image.shape[:2] != tuple(result.image_size):
-        kind = {"Detections": "detections are", "Classes": "classes are"}.get(type(result).__name__, "map is")
+        kinds = {"Detections": "detections are", "Classes": "classes are", "RecognizedText": "text is"}
+        kind = kinds.get(type(result).__name__, "map is")
         raise ValueError(f"draw: image is {image.shape[:2]}, but the {kind} for {result.image_size}")
     if not 0 < scale < math.inf:
         raise ValueError(f"draw: scale must be positive, got {scale}")
     return _resized(image, scale)
 
 
-def draw_beside(image: Image, versions: Sequence[Detections | Classes | SegmentationMap]) -> Image:
+def draw_beside(image: Image, versions: Sequence[Detections | Classes | SegmentationMap | RecognizedText]) -> Image:
     """Draw each version of what was found on a copy of an image, and put these side by side."""
     gap = np.full((image.shape[0], MARGIN, 3), BACKGROUND, np.uint8)
     panels = [panel for version in versions for panel in (gap, version.plot(image))]

@@ -24,6 +24,7 @@ from mmort.evaluate.segmentation import SegmentationDataset, SegmentationOptions
 from mmort.evaluate.testing import PipelineWarning, TestOptions, TestResult, TrainedNetwork, score_results, test
 from mmort.evaluate.unlabelled import UnlabelledDataset
 from mmort.evaluate.voc import VocDataset, VocOptions
+from mmort.evaluate.words import WordDataset, WordOptions
 from mmort.evaluate.yolo import YoloDataset
 
 __all__ = [
@@ -60,6 +61,8 @@ __all__ = [
     "UnlabelledDataset",
     "VocDataset",
     "VocOptions",
+    "WordDataset",
+    "WordOptions",
     "YoloDataset",
     "analyze",
     "batch_size_of",

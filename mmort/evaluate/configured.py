@@ -24,6 +24,7 @@ from mmort.evaluate.lvis import LvisDataset, LvisOptions, NotFederatedError
 from mmort.evaluate.poses import PoseDataset, PoseOptions
 from mmort.evaluate.segmentation import SegmentationDataset, SegmentationOptions, read_segmentation_entry
 from mmort.evaluate.voc import VocDataset, VocOptions
+from mmort.evaluate.words import WordDataset, WordOptions
 from mmort.evaluate.yolo import Split, YoloDataset
 
 _Path: TypeAlias = str | os.PathLike[str]
@@ -35,6 +36,7 @@ _OPTIONS = {
     "mIoU": SegmentationOptions,
     "accuracy": ClassificationOptions,
     "keypoints": PoseOptions,
+    "word_acc": WordOptions,
 }
 """The options of data sets by the first of their metrics."""
 
@@ -113,16 +115,15 @@ def dataset_of(
         return _open(None, {}, tuple(classes), replaced)
     layout = DetectorConfig(config)
     entries = layout.test_data_sets
-    if layout.package is not None:
-        if len(entries) > 1:
-            raise ValueError(f"evaluate: the config must have one test data set, got {len(entries)}")
-        return _open_package(layout, entries[0], tuple(classes), replaced)
+    if layout.package is not None and layout.package.module != "mmocr" and len(entries) > 1:
+        raise ValueError(f"evaluate: the config must have one test data set, got {len(entries)}")
     if len(entries) > 1 and (annotation_file is not None or image_dir is not None):
         raise ValueError(
             f"evaluate: the config tests on {len(entries)} data sets, so an annotation file or an image directory must "
             "be given in the config, not as an argument"
         )
-    datasets = [_open(layout, entry, tuple(classes), replaced) for entry in entries]
+    opens = _open if layout.package is None else _open_package
+    datasets = [opens(layout, entry, tuple(classes), replaced) for entry in entries]
     return datasets[0] if len(datasets) == 1 else ConcatenatedDataset(datasets)
 
 
@@ -201,6 +202,9 @@ def _open_package(
         )
     prefix = prefixes if isinstance(prefixes, Mapping) else {"img_path": prefixes}
     images = root.path(prefix.get("img_path") or "") if replaced.image_dir is None else Path(replaced.image_dir)
+    if config.package is not None and config.package.module == "mmocr":
+        annotations = replaced.annotation_file or root.path(entry.get("ann_file") or "")
+        return WordDataset(images, annotations)
     if config.package is not None and config.package.module == "mmpretrain":
         listed = replaced.annotation_file or (root.path(entry["ann_file"]) if entry.get("ann_file") else None)
         return ClassificationDataset(images, listed, names or classes or None)
@@ -243,6 +247,8 @@ def metric_options(config: Mapping[str, Any], dataset: Dataset) -> dict[str, Any
         known.add("iou_thr")
     options: dict[str, Any] = {}
     evaluators = DetectorConfig(config).evaluators
+    if schema is WordOptions:
+        evaluators = [evaluator for evaluator in evaluators if plain_type(evaluator.get("type")) == "WordMetric"]
     for evaluator in evaluators:
         options |= {name: value for name, value in evaluator.items() if name in known}
     if schema is VocOptions and any("type" in evaluator for evaluator in evaluators):  # MMDetection 3's

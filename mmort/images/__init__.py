@@ -29,8 +29,11 @@ if TYPE_CHECKING:
 Image = NDArray[np.uint8]
 """[H, W, 3]; blue, green, red."""
 
-ColorType = Literal["color", "grayscale", "unchanged"]
+ColorType = Literal["color", "color_ignore_orientation", "grayscale", "unchanged"]
 """What of a file is read, by MMDetection's names: three channels, one, or all that it has, in their own type."""
+
+IN_COLOR: tuple[ColorType, ...] = ("color", "color_ignore_orientation")
+"""Those of three channels; the second, of MMOCR, does not turn an image upright as its EXIF data asks for."""
 
 LEVEL_TYPES = "uint8", "uint16", "int16", "float32"
 """The dtypes of images that are read unchanged."""
@@ -46,14 +49,14 @@ def read_image(path: str | os.PathLike[str], color_type: ColorType = "color") ->
     ----------
     path : path
         In any format that OpenCV reads.
-    color_type : {"color", "grayscale", "unchanged"}, default "color"
+    color_type : {"color", "color_ignore_orientation", "grayscale", "unchanged"}, default "color"
         What is read of it, as in MMDetection.
 
     Returns
     -------
     ndarray of uint8, (H, W, 3)
-        Blue, green, red; rotated upright if the file's EXIF data asks for it.  (H, W, 1) if "grayscale"; if
-        "unchanged", (H, W, C) of the file's own channels and dtype, not rotated.
+        Blue, green, red; with "color" rotated upright if the file's EXIF data asks for it.  (H, W, 1) if "grayscale",
+        rotated as well; if "unchanged", (H, W, C) of the file's own channels and dtype, not rotated.
 
     Raises
     ------
@@ -126,17 +129,17 @@ def as_channels(function: str, image: NDArray[Any] | str | os.PathLike[str], col
     image : ndarray or path
         For "grayscale" an array that `as_image` takes, of which OpenCV mixes blue, green and red; for "unchanged" one
         of any channels, (H, W) or (H, W, C), of uint8, uint16, int16 or float32.
-    color_type : {"color", "grayscale", "unchanged"}
+    color_type : {"color", "color_ignore_orientation", "grayscale", "unchanged"}
 
     Raises
     ------
     ValueError, TypeError, OSError, ImportError
         As for `as_image`.
     """
-    if color_type == "color":
-        return as_image(function, image)
     if isinstance(image, (str, os.PathLike)):
         return read_image(image, color_type)
+    if color_type in IN_COLOR:
+        return as_image(function, image)
     if color_type == "grayscale":
         pixels = as_image(function, image)
         if image.ndim == 2 or image.shape[2] == 1:
@@ -203,7 +206,12 @@ def decode_image(data: bytes, color_type: ColorType = "color") -> Image:
     else:
         if asked is not None:
             require_proportion(asked, len(data))
-    flags = {"color": cv2.IMREAD_COLOR, "grayscale": cv2.IMREAD_GRAYSCALE, "unchanged": cv2.IMREAD_UNCHANGED}
+    flags = {
+        "color": cv2.IMREAD_COLOR,
+        "color_ignore_orientation": cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION,
+        "grayscale": cv2.IMREAD_GRAYSCALE,
+        "unchanged": cv2.IMREAD_UNCHANGED,
+    }
     try:
         image: Image | None = cv2.imdecode(np.frombuffer(data, np.uint8), flags[color_type]) if readable else None
     except cv2.error:  # an image above OpenCV's size limit, among others
@@ -213,7 +221,7 @@ def decode_image(data: bytes, color_type: ColorType = "color") -> Image:
         if readable and asked is not None and limit.isdecimal() and asked.width * asked.height > int(limit):
             raise ValueError(f"states {asked.width} x {asked.height} pixels, and {MAX_PIXELS_VARIABLE} allows {limit}")
         raise ValueError("not an image in a format that OpenCV reads, or cut short")
-    if color_type != "color":
+    if color_type not in IN_COLOR:
         return image[..., None] if image.ndim == 2 else image
     # OpenCV 5 does not repeat the grey of PFM files.
     return cv2.cvtColor(image, cv2.COLOR_GRAY2BGR) if image.ndim == 2 else image

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from mmort.configs.layout import DetectorConfig
-from mmort.images import Image, resize
+from mmort.images import Image, as_channels, resize
 from mmort.original.adapters import Adapter
 from mmort.original.building import described, quiet
 
@@ -30,7 +30,7 @@ def prepared_by(adapter: Adapter, image: Image) -> tuple[torch.Tensor, Any]:
         height, width = image.shape[:2]
         pixels = image.astype(np.float32) if steps[0].get("to_float32") else image
         data = {"img": pixels, "img_path": "", "img_shape": (height, width), "ori_shape": (height, width)}
-        data = Compose(steps[1:])({**data, **adapter.annotations(image)})
+        data = Compose(steps[1:])({**data, "instances": [], **adapter.annotations(image)})
         made = adapter.model.data_preprocessor(pseudo_collate([data]), False)
     return made["inputs"], made["data_samples"]
 
@@ -48,6 +48,7 @@ def compare(adapter: Adapter, file: Path, image: Image) -> str:
         with the stretched image, too.
     """
     predictor = adapter.predictor(file)
+    image = as_channels("export", image, predictor.preprocessing.color_type)
     try:
         input, samples, expected = _original_results(adapter, image)
     except Exception:

@@ -84,7 +84,12 @@ class UnknownSamples:
     def _refuse_all(self, *_: Any) -> NoReturn:
         _refuse("data_samples, the annotations and meta information of a batch")
 
-    __getitem__ = __iter__ = __len__ = __bool__ = _refuse_all
+    __getitem__ = __len__ = __bool__ = _refuse_all
+
+    def __iter__(self) -> Iterator[UnknownSample]:
+        """Yield a sample, so that the message names what is read of it; there is no second one."""
+        yield UnknownSample()
+        self._refuse_all()
 
     def __getattr__(self, name: str) -> NoReturn:
         _refuse(f"{name} of data_samples")
@@ -105,3 +110,14 @@ class _KnownSample(UnknownSamples):
 
     def __init__(self, meta: KnownMeta) -> None:
         self.metainfo = meta
+
+
+class UnknownSample:
+    """The data sample of an image, of which nothing is known."""
+
+    def get(self, name: str, default: Any = None) -> NoReturn:
+        """Refuse an entry."""
+        _refuse(f"{name!r} of the data sample of an image")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        _refuse(f"{name!r} of the data sample of an image")

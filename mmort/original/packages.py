@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -30,9 +32,10 @@ def import_package(package: Package) -> ModuleType:
             importlib.import_module("mmort.mmcv")
             _import_torchvision()
             _import_coco_masks()
-            for part in ("models", "datasets"):
-                importlib.import_module(f"{package.module}.{part}")
-            return importlib.import_module(f"{package.module}.registry")
+            with _importable(package):
+                for part in ("models", "datasets"):
+                    importlib.import_module(f"{package.module}.{part}")
+                return importlib.import_module(f"{package.module}.registry")
         except ImportError as error:
             raise ImportError(
                 f"mmort export --original runs {package.name}'s own code, and it cannot be imported: {error}; these "
@@ -42,6 +45,47 @@ def import_package(package: Package) -> ModuleType:
             raise ImportError(
                 f"{package.name} does not take an installed version: {error}; these fit each other: {package.command}"
             ) from error
+
+
+_UNUSED = "imgaug", "imgaug.augmenters", "lmdb", "skimage", "skimage.morphology"
+"""What MMOCR imports for training, for other formats of data, and for postprocessors that no file is made of.
+
+imgaug cannot be imported with numpy 2.
+"""
+
+
+class _Unused(ModuleType):
+    """Stands for a module, and for all that is in it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__path__ = []  # as packages have it
+
+    def __getattr__(self, name: str) -> _Unused:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Unused(f"{self.__name__}.{name}")
+
+
+@contextmanager
+def _importable(package: Package) -> Iterator[None]:
+    """Let MMOCR be imported in the block: beside the MMDetection that fits MMCV 2.1, and without what it does not need.
+
+    MMOCR 1.0.1 takes MMDetection below 3.2, which takes MMCV below 2.1 only.
+    """
+    if package.module != "mmocr":
+        yield
+        return
+    mmdet: Any = importlib.import_module("mmdet")
+    version, unused = mmdet.__version__, [name for name in _UNUSED if name not in sys.modules]
+    mmdet.__version__ = "3.1.0"
+    sys.modules.update({name: _Unused(name) for name in unused})
+    try:
+        yield
+    finally:
+        mmdet.__version__ = version
+        for name in unused:
+            del sys.modules[name]
 
 
 _LIBRARIES: list[Any] = []

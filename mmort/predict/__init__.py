@@ -1,9 +1,9 @@
 """Detection in images with an exported detector, without torch.
 
 `Predictor` runs a detector on images, in the engine that `OnnxRuntime` or `OpenVino` stands for, here or on `Ray`;
-`Detections` are the results in one, and files of classifiers and of semantic segmentations give `Classes` and a
-`SegmentationMap`; `PosePredictor` runs files of poses, and a detector that finds whom they are of; `predict_windows`
-detects in large ones;
+`Detections` are the results in one, and files of classifiers, of semantic segmentations and of text recognitions give
+`Classes`, a `SegmentationMap` and a `RecognizedText`; `PosePredictor` runs files of poses, and a detector that finds
+whom they are of; `predict_windows` detects in large ones;
 `predict` records and draws what is in many, or in a video, and resumes.
 `Preprocessing` turns an image into the network's input, as the config's test pipeline does; `paste_masks` pastes masks
 into the image; `draw` and `contact_sheet` draw detections.  Images need OpenCV, running a file ONNX Runtime or
@@ -18,6 +18,7 @@ from mmort.detections.detections import Detections
 from mmort.detections.drawing import contact_sheet, draw
 from mmort.detections.masks import BoxMasks, ImageMasks, paste_masks
 from mmort.detections.panoptic import PanopticFormat
+from mmort.detections.recognized_text import RecognizedText
 from mmort.detections.segmentation_map import SegmentationMap
 from mmort.detections.skeleton import Skeleton
 from mmort.images import read_image, write_image
@@ -58,6 +59,7 @@ __all__ = [
     "Prepared",
     "Preprocessing",
     "Ray",
+    "RecognizedText",
     "Record",
     "SegmentationMap",
     "Skeleton",

@@ -214,11 +214,13 @@ def _run(predictor: Predictor, paths: Sequence[Path], noise: Image | None, batch
             images = [read_image(path, predictor.preprocessing.color_type) for path in paths]
     with timed("preprocess"):
         prepared = [predictor.preprocessing(image) for image in images if image is not None]
-        input, img_shape = predictor.input_of(prepared)
+        chunks = [[prepared[index] for index in indices] for indices in predictor.chunks_of(prepared)]
+        arguments = [predictor.input_of(chunk) for chunk in chunks]
     with timed("run"):
-        outputs = predictor.outputs_of(prepared, input, img_shape)
+        outputs = [predictor.outputs_of(chunk, *inputs) for chunk, inputs in zip(chunks, arguments, strict=True)]
     with timed("postprocess"):
-        predictor.detections_of(prepared, input, outputs)
+        for chunk, (input, _), of_chunk in zip(chunks, arguments, outputs, strict=True):
+            predictor.detections_of(chunk, input, of_chunk)
     return seconds | {"total": sum(seconds.values())}
 
 

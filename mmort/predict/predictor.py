@@ -23,6 +23,7 @@ from mmort.contract import (
     DETECTION,
     POSE,
     SEGMENTATION,
+    TEXT_RECOGNITION,
     Prepared,
     Preprocessing,
     SegmentationFormat,
@@ -38,6 +39,7 @@ from mmort.predict.fixed_size import FixedSizeWarning, effect, fit
 from mmort.predict.image_files import is_pattern, list_images
 from mmort.predict.postprocessing import Postprocessing
 from mmort.predict.reading import Chunk, Reader
+from mmort.predict.recognition import TextPostprocessing
 from mmort.predict.segmentation import SegmentationPostprocessing, logits_of
 from mmort.predict.video import is_video
 
@@ -46,7 +48,7 @@ ImageSource: TypeAlias = Image | str | os.PathLike[str] | bytes
 
 
 Result: TypeAlias = Detections | Any
-"""`Detections`; of files of another task, `mmort.predict.Classes` or `mmort.predict.SegmentationMap`."""
+"""`Detections`; of files of another task, `mmort.predict.Classes`, `SegmentationMap` or `RecognizedText`."""
 
 _Batch: TypeAlias = tuple[list["Result | Exception"], bool, Exception | None]
 """The results of a batch, whether it is the last one, and the error that then came from the iterator of images."""
@@ -62,7 +64,7 @@ def _refuse_video(path: str | os.PathLike[str]) -> None:
 
 def _postprocessing(
     network: Network, classes: tuple[str, ...], score_threshold: float
-) -> Postprocessing | ClassPostprocessing | SegmentationPostprocessing:
+) -> Postprocessing | ClassPostprocessing | SegmentationPostprocessing | TextPostprocessing:
     """Return the postprocessing of a network's outputs, by its task."""
     detections = Postprocessing(classes, score_threshold)  # which checks the threshold
     if not isinstance(network, DetectorFile) or task_of(network) in (DETECTION, POSE):
@@ -70,16 +72,20 @@ def _postprocessing(
     metadata = network.contract.metadata
     if task_of(network) is CLASSIFICATION:
         return ClassPostprocessing(classes, score_threshold)
+    if task_of(network) is TEXT_RECOGNITION:
+        if metadata.recognition is None:
+            raise ValueError(f"Predictor: {network.path} has no recognition in its metadata, which has the characters")
+        return TextPostprocessing(classes, score_threshold, metadata.recognition)
     assert task_of(network) is SEGMENTATION
     format = metadata.segmentation or SegmentationFormat()
     return SegmentationPostprocessing(classes, score_threshold, format, metadata.palette)
 
 
 class Predictor:
-    """A detector, a classifier or a semantic segmentation that is called with images.
+    """A detector, a classifier, a semantic segmentation or a text recognition that is called with images.
 
     What it returns depends on the file: `Detections` as below, or `mmort.predict.Classes`, or
-    `mmort.predict.SegmentationMap`.
+    `mmort.predict.SegmentationMap`, or `mmort.predict.RecognizedText`.
 
     Parameters
     ----------
@@ -359,7 +365,7 @@ class Predictor:
             If an image does not fit a file of fixed size, or the network's outputs are not detections.
         """
         found: dict[int, Result] = {}
-        for indices in self._chunks(images):
+        for indices in self.chunks_of(images):
             chunk = [images[index] for index in indices]
             input, img_shape = self.input_of(chunk)
             outputs = self.outputs_of(chunk, input, img_shape)
@@ -381,11 +387,12 @@ class Predictor:
         ori_shape[: len(images)] = [image.ori_shape for image in images]
         return self.network(input, img_shape, ori_shape)
 
-    def _chunks(self, images: Sequence[Prepared]) -> Iterator[list[int]]:
+    def chunks_of(self, images: Sequence[Prepared]) -> Iterator[list[int]]:
         """Yield the indices of images that the network takes together."""
         number, *sides = self.network.input_shape
         separates = isinstance(self.network, DetectorFile) and self.network.contract.is_adopted and None in sides
-        separates |= self._segmentation is not None  # MMSegmentation pads no image to the size of another
+        # Neither MMSegmentation nor MMOCR pads an image that is tested to the size of another.
+        separates |= self.task in (SEGMENTATION, TEXT_RECOGNITION)
         groups: dict[tuple[int, int] | None, list[int]] = {}
         for index, image in enumerate(images):
             groups.setdefault(image.pad_shape if separates else None, []).append(index)

@@ -24,6 +24,7 @@ from mmort.contract import (
     Padding,
     PoseFormat,
     Preprocessing,
+    RecognitionFormat,
     SegmentationFormat,
     check,
     read,
@@ -153,6 +154,7 @@ def test_every_field_is_written():
         pose=PoseFormat(
             "udp", ("hip", "knee"), 1.5, True, 3.0, 7, ((0, 1),), ((1, 2, 3),) * 2, ((4, 5, 6),), (0.1, 0.2)
         ),
+        recognition=RecognitionFormat("ctc", ("a", "b"), 1, 0, (1,)),
         palette=((1, 2, 3),),
         thresholds={},
         angle_version="oc",
@@ -201,8 +203,8 @@ def test_files_of_mmdetection_state_nothing():
         ),
         (
             {"version": VERSION, "task": "a later one"},
-            "mmort_contract.task must be 'detection' or 'classification' or 'segmentation' or 'keypoints', got "
-            '"a later one"',
+            "mmort_contract.task must be 'detection' or 'classification' or 'segmentation' or 'keypoints' or "
+            "'text recognition', got \"a later one\"",
         ),
         ({"version": 0, "task": "detection"}, r"mmort_contract.version must be an integer from 1 to \d+, got 0"),
         ({"version": True, "task": "detection"}, r"mmort_contract.version must be an integer from 1 to \d+, got true"),
