@@ -46,7 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "and must be installed",
     )
     parser.add_argument(
-        "--check", action="store_true", help="export nothing; list what of the config is not supported, in seconds"
+        "--check",
+        action="store_true",
+        help="export nothing; list what of the config is not supported, in seconds; with --original, build and trace "
+        "the model, in minutes",
     )
     parser.add_argument(
         "--list",
@@ -105,8 +108,6 @@ def run(arguments: argparse.Namespace) -> str | list[str] | None:
         return _list(arguments.list)
     if arguments.config is None:
         raise UsageError("export: CONFIG is required, unless --list is given")
-    if arguments.check and arguments.original:
-        raise UsageError("export: --check is for detectors; --original builds its models when it exports them")
     if arguments.check:
         return _check(arguments)
     if not arguments.checkpoint:
@@ -178,6 +179,9 @@ def _check(arguments: argparse.Namespace) -> str | list[str] | None:
     from mmort.detect.entries import OF_YOUR_OWN
 
     configs = [arguments.config, *(path for path in arguments.checkpoint if not is_checkpoint(path))]
+    if arguments.original:
+        _check_original(configs, arguments.cfg_options)
+        return None
     if len(configs) > 1:
         return _check_all(configs, arguments.cfg_options)
     problems, left_out = _problems(arguments.config, arguments.cfg_options)
@@ -189,6 +193,16 @@ def _check(arguments: argparse.Namespace) -> str | list[str] | None:
     for omission in left_out:
         print(f"left out: {omission}")
     return None
+
+
+def _check_original(configs: Sequence[str], cfg_options: Sequence[str]) -> None:
+    """Build and trace a model with its package's own code, and print what it is."""
+    from mmort.original import check
+
+    if len(configs) > 1:
+        raise UsageError(f"export: --check --original traces one model, got {len(configs)} configs")
+    family = check(configs[0], ExportOptions(cfg_options=cfg_options))
+    print(f"{configs[0]}: {family} can be traced, with random weights; exporting it proves the file")
 
 
 def _check_all(configs: Sequence[str], cfg_options: Sequence[str]) -> str | None:

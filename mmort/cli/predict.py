@@ -61,6 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the detector's classes that get poses (default: person, if the detector has that among others, and "
         "otherwise all)",
     )
+    parser.add_argument(
+        "--recognizer",
+        metavar="RECOGNIZER.onnx",
+        help="for a file of a text detection: reads the texts that it finds, by a file of a text recognition",
+    )
     texts.add_texts(parser)
     parser.add_argument(
         "--batch-size", type=at_least(1), default=1, help="images that run together (default: %(default)s)"
@@ -194,12 +199,27 @@ def _predictor(arguments: argparse.Namespace) -> Predictor:
             f"{arguments.model} has no preprocessing in its metadata; pass --config CONFIG, which has it, or adopt the "
             f"file: {ADVICE_WITH_CONFIG}"
         )
+    if arguments.recognizer is not None:
+        return _text_reader(arguments, network, settings)
     if task_of(network) is POSE:
         return _pose_predictor(arguments, network, settings)
     for option in ("detector", "pose_classes"):
         if getattr(arguments, option) is not None:
             raise UsageError(f"predict: --{option.replace('_', '-')} is for a file of poses, got {arguments.model}")
     return Predictor(engines.spread(arguments, network), score_threshold=arguments.score_thr, **settings)
+
+
+def _text_reader(arguments: argparse.Namespace, network: DetectorFile, settings: dict[str, Any]) -> Predictor:
+    """Load the recognition of a file of a text detection."""
+    from mmort.predict import Predictor, TextReader
+
+    if arguments.engine == engines.RAY or settings:
+        raise UsageError("predict: --engine ray and --config are not for --recognizer")
+    count, parallel = network.threads, network.parallel
+    file = engines.open_file(
+        arguments, arguments.recognizer, providers=arguments.providers, threads=count, parallel=parallel
+    )
+    return TextReader(network, Predictor(file), score_threshold=arguments.score_thr)
 
 
 def _pose_predictor(arguments: argparse.Namespace, network: DetectorFile, settings: dict[str, Any]) -> Predictor:

@@ -185,6 +185,19 @@ class CenterCrop(Step):
 
 
 @dataclass(frozen=True, kw_only=True)
+class EfficientNetCenterCrop(Step):
+    """``EfficientNetCenterCrop`` of MMPretrain: a square in the middle of the image, which is resized then."""
+
+    crop_size: int = at_least(1)
+    crop_padding: int = at_least(0, default=32)
+    interpolation: str = "bicubic"
+    backend: str = "cv2"
+
+    def __post_init__(self) -> None:
+        require_interpolation("EfficientNetCenterCrop", self.interpolation)
+
+
+@dataclass(frozen=True, kw_only=True)
 class BoxCenterScale(Step):
     """``GetBBoxCenterScale`` of MMPose: by how much the part that is cut out is larger than the box."""
 
@@ -444,6 +457,7 @@ _WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
 
 _STEPS: dict[str, type[Step]] = {
     "CenterCrop": CenterCrop,
+    "EfficientNetCenterCrop": EfficientNetCenterCrop,
     "FixScaleResize": FixScaleResize,
     "FixShapeResize": FixShapeResize,
     "GetBBoxCenterScale": BoxCenterScale,

@@ -10,6 +10,7 @@ from mmort.configs.test_pipeline import (
     BatchShapes,
     CenterCrop,
     CenterPad,
+    EfficientNetCenterCrop,
     FixScaleResize,
     FixShapeResize,
     KeepRatioResize,
@@ -89,7 +90,8 @@ def _stage(step: Step, *, after_normalize: bool) -> int | None:
     """Return where a step stands in `_ORDER`; None if it does not change the image."""
     if isinstance(step, Pad):
         return 4 if after_normalize else 2
-    if isinstance(step, (Resize, ResizeEdge, FixShapeResize, KeepRatioResize, RescaleToHeight, TopdownAffine)):
+    resizing = Resize, ResizeEdge, FixShapeResize, KeepRatioResize, RescaleToHeight
+    if isinstance(step, (*resizing, TopdownAffine, EfficientNetCenterCrop)):
         return 1
     stages = {Load: 0, LetterResize: 2, PadToWidth: 2, CenterPad: 2, CenterCrop: 2, Normalize: 3}
     return next((stage for kind, stage in stages.items() if isinstance(step, kind)), None)
@@ -109,6 +111,10 @@ def _settings(
         return settings | ({"rounding": "truncate"} if isinstance(step, FixScaleResize) else {})
     if isinstance(step, ResizeEdge):
         return {"edge": step.scale, "resize_backend": step.backend, "interpolation": step.interpolation}
+    if isinstance(step, EfficientNetCenterCrop):
+        of_resizing = {"resize_backend": step.backend, "interpolation": step.interpolation}
+        size = step.crop_size, step.crop_size
+        return {"keep_ratio": False, "size": size, "crop_padding": step.crop_padding, **of_resizing}
     if isinstance(step, RescaleToHeight):
         line = LineHeight(step.height, step.min_width, step.max_width, step.width_divisor)
         return {"line": line, "resize_backend": step.backend, "interpolation": step.interpolation}

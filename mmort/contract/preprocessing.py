@@ -176,6 +176,9 @@ class Preprocessing:
     crop : (int, int), optional
         Width and height of the part in the middle of the resized image that the network sees; `edge` or `size` must be
         at least as large.
+    crop_padding : int, optional
+        Before it is resized to `size`, a square, the image is cut to a square in its middle: the share
+        ``size / (size + crop_padding)`` of its shorter side, as ``EfficientNetCenterCrop`` of MMPretrain does.
     line : LineHeight, optional
         Resize images of words to one height, as ``RescaleToHeight`` of MMOCR does.  There is no `size` or `edge` then.
 
@@ -213,6 +216,7 @@ class Preprocessing:
     by_ratio: bool = False
     edge: int | None = None
     crop: tuple[int, int] | None = None
+    crop_padding: int | None = None
     line: LineHeight | None = None
 
     def __post_init__(self) -> None:
@@ -273,6 +277,13 @@ class Preprocessing:
         """Refuse an edge or a crop that does not suit the size."""
         if self.edge is not None and (self.size is not None or self.edge < 1):
             raise ValueError(f"preprocessing: edge must be positive, without size, got {self.edge} and {self.size}")
+        if self.crop_padding is not None and (
+            self.crop_padding < 0 or self.size is None or self.size[0] != self.size[1] or self.keep_ratio
+        ):
+            raise ValueError(
+                "preprocessing: crop_padding must not be negative, with a square size without keep_ratio, got "
+                f"{self.crop_padding} and {self.size}"
+            )
         if self.crop is None:
             return
         object.__setattr__(self, "crop", positive_size("crop", self.crop))
@@ -376,8 +387,17 @@ class Preprocessing:
                 f"more than the limit, {MAX_RESIZED_PIXELS} pixels or as many as before"
             )
         pixels: NDArray[Any] = image.astype(np.float32) if self.to_float32 else image
+        pixels = pixels if self.crop_padding is None else self._middle(pixels, self.crop_padding)
         resized = resize(pixels, *size, self.resize_backend, self.interpolation)
         return self.finish(resized[:, ::-1] if mirrored else resized, (height, width))
+
+    def _middle(self, image: NDArray[Any], crop_padding: int) -> NDArray[Any]:
+        """Return the square in the middle of an image, of the share of its shorter side that `crop_padding` means."""
+        assert self.size is not None
+        height, width = image.shape[:2]
+        side = self.size[0] / (self.size[0] + crop_padding) * min(height, width)
+        left, top = (max(0, round((length - side) / 2)) for length in (width, height))
+        return image[top : int(top + side - 1) + 1, left : int(left + side - 1) + 1]
 
     def resized_size(self, width: int, height: int) -> tuple[int, int]:
         """Return the width and height to which an image of the given width and height is resized."""
@@ -581,7 +601,15 @@ def require_fields(name: str, values: dict[str, Any], settings: type[Any]) -> No
         raise ValueError(f"{name} has no entry {', '.join(unknown)}; its entries: {', '.join(known)}")
 
 
-_RARE = {"color_type": "color", "side_divisor": 1, "by_ratio": False, "edge": None, "crop": None, "line": None}
+_RARE = {
+    "color_type": "color",
+    "side_divisor": 1,
+    "by_ratio": False,
+    "edge": None,
+    "crop": None,
+    "crop_padding": None,
+    "line": None,
+}
 _RARE_PADDING = {"long_side": None, "margin": 0.0}
 """Settings, and those of the padding, that programs in other languages do not know, with their defaults."""
 

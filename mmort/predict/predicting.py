@@ -24,6 +24,7 @@ from mmort.predict.image_files import is_pattern, list_images
 from mmort.predict.output import AnnotatedImages, LabelMaps, Record
 from mmort.predict.poses import PosePredictor
 from mmort.predict.predictor import Predictor
+from mmort.predict.text_reading import TextReader
 from mmort.predict.video import AnnotatedVideo, Frame, Video, is_video
 from mmort.predict.windows import Windows, predict_windows
 
@@ -386,6 +387,8 @@ def _settings(predictor: Predictor, options: PredictOptions) -> dict[str, Any]:
     if not isinstance(network, DetectorFile):
         raise ValueError(f"predict: output is for the predictor of a file, got one of {type(network).__name__}")
     further: dict[str, Any] = {} if network.prompt is None else {"texts": asdict(network.prompt)}
+    if isinstance(predictor, TextReader):
+        further = {"recognizer": _settings(predictor.recognizer, options)}
     if isinstance(predictor, PosePredictor) and predictor.detector is not None:
         further = {"detector": _settings(predictor.detector, options), "pose classes": predictor.pose_classes}
     return {**further, **network.computed_by} | {

@@ -23,11 +23,13 @@ from mmort.contract import (
     DETECTION,
     POSE,
     SEGMENTATION,
+    TEXT_DETECTION,
     TEXT_RECOGNITION,
     Prepared,
     Preprocessing,
     SegmentationFormat,
     Task,
+    TextDetectionFormat,
 )
 from mmort.contract.names import as_names
 from mmort.detections.detections import Detections
@@ -42,6 +44,7 @@ from mmort.predict.postprocessing import Postprocessing
 from mmort.predict.reading import Chunk, Reader
 from mmort.predict.recognition import TextPostprocessing
 from mmort.predict.segmentation import SegmentationPostprocessing, logits_of
+from mmort.predict.text_detection import TextDetectionPostprocessing
 from mmort.predict.video import is_video
 
 ImageSource: TypeAlias = Image | str | os.PathLike[str] | bytes
@@ -49,7 +52,7 @@ ImageSource: TypeAlias = Image | str | os.PathLike[str] | bytes
 
 
 Result: TypeAlias = Detections | Any
-"""`Detections`; of files of another task, `mmort.predict.Classes`, `SegmentationMap` or `RecognizedText`."""
+"""`Detections`; of files of another task, `Classes`, `SegmentationMap`, `RecognizedText` or `TextRegions`."""
 
 _Batch: TypeAlias = tuple[list["Result | Exception"], bool, Exception | None]
 """What a batch gave, whether it is the last one, and what the iterator of images raised then."""
@@ -63,9 +66,12 @@ def _refuse_video(path: str | os.PathLike[str]) -> None:
         )
 
 
-def _postprocessing(
-    network: Network, classes: tuple[str, ...], score_threshold: float
-) -> Postprocessing | ClassPostprocessing | SegmentationPostprocessing | TextPostprocessing:
+_Postprocessing: TypeAlias = (
+    Postprocessing | ClassPostprocessing | SegmentationPostprocessing | TextDetectionPostprocessing | TextPostprocessing
+)
+
+
+def _postprocessing(network: Network, classes: tuple[str, ...], score_threshold: float) -> _Postprocessing:
     """Return what is done with the outputs of a network, by its task."""
     detections = Postprocessing(classes, score_threshold)  # which checks the threshold
     if not isinstance(network, DetectorFile) or task_of(network) in (DETECTION, POSE):
@@ -77,6 +83,10 @@ def _postprocessing(
         if metadata.recognition is None:
             raise ValueError(f"Predictor: {network.path} has no recognition in its metadata, which has the characters")
         return TextPostprocessing(classes, score_threshold, metadata.recognition)
+    if task_of(network) is TEXT_DETECTION:
+        of_text, preprocessing = metadata.text_detection or TextDetectionFormat(), metadata.preprocessing
+        color_type = "color" if preprocessing is None else preprocessing.color_type
+        return TextDetectionPostprocessing(classes, score_threshold, of_text, color_type)
     assert task_of(network) is SEGMENTATION
     format = metadata.segmentation or SegmentationFormat()
     return SegmentationPostprocessing(classes, score_threshold, format, metadata.palette)
@@ -394,7 +404,7 @@ class Predictor:
         number, *sides = self.network.input_shape
         separates = isinstance(self.network, DetectorFile) and self.network.contract.is_adopted and None in sides
         # Neither MMSegmentation nor MMOCR pads an image that is tested to the size of another.
-        separates |= self.task in (SEGMENTATION, TEXT_RECOGNITION)
+        separates |= self.task in (SEGMENTATION, TEXT_DETECTION, TEXT_RECOGNITION)
         groups: dict[tuple[int, int] | None, list[int]] = {}
         for index, image in enumerate(images):
             groups.setdefault(image.pad_shape if separates else None, []).append(index)

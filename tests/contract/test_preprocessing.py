@@ -241,6 +241,25 @@ def test_data_preprocessors_that_are_refused(entries, message):
         Preprocessing.from_config(config3(**entries))
 
 
+@pytest.mark.parametrize(
+    ("size", "keep_ratio", "crop_padding"),
+    [((8, 8), False, -1), ((8, 6), False, 2), ((8, 8), True, 2), (None, False, 2)],
+)
+def test_squares_in_the_middle_that_are_refused(size, keep_ratio, crop_padding):
+    with pytest.raises(ValueError, match="crop_padding must not be negative, with a square size without keep_ratio"):
+        Preprocessing(size=size, keep_ratio=keep_ratio, crop_padding=crop_padding)
+
+
+def test_a_square_in_the_middle():
+    """Of 8 of 10 parts of the shorter side, whatever the longer one is."""
+    image = np.zeros((20, 41, 3), np.uint8)
+    image[2:18, 12:28] = 200
+    for view in (image, image.transpose(1, 0, 2)):
+        prepared = Preprocessing(size=(8, 8), keep_ratio=False, crop_padding=2)(np.ascontiguousarray(view))
+        assert prepared.input.shape == (3, 8, 8)
+        assert (prepared.input == 200).all()
+
+
 def test_configs_may_lack_a_model():
     resize = {"type": "Resize", "scale": (3, 4)}
     assert Preprocessing.from_config({"test_pipeline": [resize]}).size == (3, 4)

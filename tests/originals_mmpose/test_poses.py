@@ -104,6 +104,18 @@ def test_a_trained_network_and_the_command(figures, tmp_path, capsys):
     assert found["name"] == "pose"
 
 
+def test_the_check(figures, tmp_path, capsys):
+    path = strokes.config(tmp_path, "RLE", figures)
+    assert main(["export", "--check", "--original", str(path)]) == 0
+    assert f"{path}: RLEHead on ResNet can be traced, with random weights" in capsys.readouterr().out
+    path.write_text(
+        path.read_text().replace("loss=dict(type='RLELoss', use_target_weight=True), ", "loss=dict(type='X'), ")
+    )
+    assert main(["export", "--check", "--original", str(path)]) == 1
+    assert "MMPose cannot build the config's model" in capsys.readouterr().err
+    assert [file.name for file in tmp_path.iterdir()] == ["config.py"]
+
+
 def test_what_the_original_reads_of_images(figures, tmp_path, monkeypatch):
     """A head that asks for the box's size has no file, as that would be a constant."""
     path = strokes.config(tmp_path, "RTMPose", figures)

@@ -29,8 +29,16 @@ _KNOWN_WARNINGS = (
     "# The axis name: ",  # shared with another input, or with another axis that always has the same size
     *(f"The shape inference of {domain}::" for domain in ("mmcv", "mmdeploy", "mmort")),
 )
-_LOGGERS = "torch.onnx._internal.exporter._registration", "torch.export._trace"
-_KNOWN_LOGS = "torchvision is not installed", "always_classified is unsupported"
+_LOGGERS = (
+    "torch.onnx._internal.exporter._registration",
+    "torch.onnx._internal.exporter._schemas",
+    "torch.export._trace",
+)
+_KNOWN_LOGS = (
+    "torchvision is not installed",
+    "always_classified is unsupported",
+    "Missing annotation for parameter",  # of torch 2.9: a line for each argument of each translation of ours
+)
 _GRAPHS = ("def forward(", "class GraphModule(")  # torch.export prints its partial graph if it fails
 _TRACER_WARNING = "TracerWarning"  # the name of a class that torch's stubs do not have
 
