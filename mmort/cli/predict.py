@@ -153,7 +153,7 @@ def _predict_standard_input(arguments: argparse.Namespace) -> None:
 
 
 def _line(outcome: Outcome, *, as_json: bool) -> str:
-    """Return what is printed for an image, or for a frame of a video, in which objects were detected."""
+    """Return the line to print for an image, or for a frame of a video."""
     from mmort.predict import to_line
 
     detections = outcome.detections
@@ -165,7 +165,7 @@ def _line(outcome: Outcome, *, as_json: bool) -> str:
 
 
 def _summary(result: Any) -> str:
-    """Return what was found in an image, as text: objects, the most probable classes, or the shares of pixels."""
+    """Summarize the result for an image: objects, the most probable classes, the shares of pixels, or the text."""
     from mmort.predict import Classes, RecognizedText, SegmentationMap
 
     if isinstance(result, RecognizedText):

@@ -217,7 +217,7 @@ def _require_all(name: str, values: Mapping[str, Any], schema: Mapping[str, Any]
 
 
 def _encoder_file(texts: Any) -> EncoderFile | None:
-    """Return what the entry "texts" states, if the file has it."""
+    """Read the entry "texts", if the file has it."""
     if texts is None:
         return None
     checks.check_entries("texts", texts, _TEXTS)
@@ -226,7 +226,7 @@ def _encoder_file(texts: Any) -> EncoderFile | None:
 
 
 def _segmentation_format(values: Any) -> SegmentationFormat:
-    """Return what the entry "segmentation" states."""
+    """Read the entry "segmentation"."""
     checks.check_entries(SEGMENTATION, values, _SEGMENTATION)
     return SegmentationFormat.from_dict(values)
 

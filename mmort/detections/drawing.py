@@ -186,7 +186,7 @@ def _colour_of(segmentation: SegmentationMap, label: int) -> Colour:
 def save_drawn(
     path: str | os.PathLike[str], image: NDArray[np.uint8] | str | os.PathLike[str], plot: Callable[[], Image]
 ) -> None:
-    """Write what a function draws on an image to a file, which must not be that of the image."""
+    """Draw on an image with a function, and write the result to a file other than the image's."""
     if isinstance(image, (str, os.PathLike)) and os.path.exists(path) and os.path.samefile(path, image):
         raise ValueError(f"save: the annotated image would replace {os.fspath(image)}; give another name")
     write_image(path, plot())

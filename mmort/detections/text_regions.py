@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmort.detections.drawable import Drawable
 from mmort.detections.recognized_text import RecognizedText
 from mmort.images import ColorType
 
 
 @dataclass(frozen=True, eq=False)
-class TextRegions:
+class TextRegions(Drawable):
     """The texts in an image.
 
     Parameters
@@ -114,44 +115,7 @@ class TextRegions:
         return json.dumps(self.to_dict(), allow_nan=False)
 
     def plot(self, image: NDArray[np.uint8] | str | os.PathLike[str], *, scale: float = 1.0) -> NDArray[np.uint8]:
-        """Draw the outlines on a copy of their image, with what was read in them.
-
-        Parameters
-        ----------
-        image : ndarray of uint8, (H, W, 3), or path
-            Blue, green, red; or the image's file.
-        scale : float, default 1.0
-            Resize the image by this factor first.
-
-        Returns
-        -------
-        ndarray of uint8, (H * scale, W * scale, 3)
-
-        Raises
-        ------
-        ValueError, TypeError, OSError, ImportError
-            As for `mmort.predict.draw`.
-        """
+        """Draw the outlines on a copy of their image, with what was read in them.  See `Drawable.plot`."""
         from mmort.detections.drawing import draw_text_regions
 
         return draw_text_regions(image, self, scale=scale)
-
-    def save(
-        self,
-        path: str | os.PathLike[str],
-        image: NDArray[np.uint8] | str | os.PathLike[str],
-        *,
-        scale: float = 1.0,
-    ) -> None:
-        """Write what `plot` draws to an image file, whose suffix, such as ``.png``, decides about the format.
-
-        A file that exists is replaced, but never the image itself.
-
-        Raises
-        ------
-        ValueError, TypeError, OSError, ImportError
-            As for `Detections.save`.
-        """
-        from mmort.detections.drawing import save_drawn
-
-        save_drawn(path, image, lambda: self.plot(image, scale=scale))

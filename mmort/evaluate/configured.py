@@ -23,6 +23,7 @@ from mmort.evaluate.dota import DotaDataset, DotaOptions
 from mmort.evaluate.lvis import LvisDataset, LvisOptions, NotFederatedError
 from mmort.evaluate.poses import PoseDataset, PoseOptions
 from mmort.evaluate.segmentation import SegmentationDataset, SegmentationOptions, read_segmentation_entry
+from mmort.evaluate.text_regions import HmeanOptions, TextRegionDataset
 from mmort.evaluate.voc import VocDataset, VocOptions
 from mmort.evaluate.words import WordDataset, WordOptions
 from mmort.evaluate.yolo import Split, YoloDataset
@@ -37,6 +38,7 @@ _OPTIONS = {
     "accuracy": ClassificationOptions,
     "keypoints": PoseOptions,
     "word_acc": WordOptions,
+    "hmean": HmeanOptions,
 }
 """The options of data sets by the first of their metrics."""
 
@@ -204,7 +206,11 @@ def _open_package(
     images = root.path(prefix.get("img_path") or "") if replaced.image_dir is None else Path(replaced.image_dir)
     if config.package is not None and config.package.module == "mmocr":
         annotations = replaced.annotation_file or root.path(entry.get("ann_file") or "")
-        return WordDataset(images, annotations)
+        if not (config.has_model and "det_head" in config.outer_model):
+            return WordDataset(images, annotations)
+        if any(plain_type(step.get("type")) == "FixInvalidPolygon" for step in config.test_steps or ()):
+            raise ValueError("evaluate: FixInvalidPolygon, which changes the texts of the data set, is not supported")
+        return TextRegionDataset(images, annotations)
     if config.package is not None and config.package.module == "mmpretrain":
         listed = replaced.annotation_file or (root.path(entry["ann_file"]) if entry.get("ann_file") else None)
         return ClassificationDataset(images, listed, names or classes or None)

@@ -363,7 +363,7 @@ def _with_images(result: TestResult, dataset: Dataset, options: TestOptions, not
 
 
 def _subject(network: TrainedNetwork) -> str:
-    """Return what a report calls a detector: its file, or its family if it runs in torch."""
+    """Return the name of a detector in a report: its file, or its family if it runs in torch."""
     path, detector = getattr(network, "path", None), getattr(network, "detector", None)
     return str(getattr(detector, "family", type(network).__name__)) if path is None else Path(path).name
 

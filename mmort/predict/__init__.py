@@ -16,6 +16,7 @@ from mmort.contract.padding import Padding
 from mmort.contract.preprocessing import Prepared, Preprocessing
 from mmort.detections.classes import Classes
 from mmort.detections.detections import Detections
+from mmort.detections.drawable import Drawable
 from mmort.detections.drawing import contact_sheet, draw
 from mmort.detections.masks import BoxMasks, ImageMasks, paste_masks
 from mmort.detections.panoptic import PanopticFormat
@@ -45,6 +46,7 @@ __all__ = [
     "Classes",
     "Detections",
     "DetectorFile",
+    "Drawable",
     "FixedSizeWarning",
     "ImageMasks",
     "LeftOutWarning",

@@ -14,7 +14,7 @@ IMAGE_SUFFIXES = (
     *(".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpeg", ".jpg"),
     *(".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"),
 )
-"""What counts as an image in a folder, whatever its case: MMDetection's list and four others."""
+"""The suffixes of images in a folder, whatever their case: MMDetection's list and four others."""
 
 UNREADABLE_SUFFIXES = (
     *(".arw", ".cr2", ".cr3", ".dng", ".nef", ".orf", ".raf", ".rw2"),  # cameras' raw images

@@ -20,7 +20,7 @@ from mmort.predict.pose_decoding import decode
 from mmort.predict.predictor import ImageSource, Predictor
 
 NAME = "pose"
-"""What is found in an image without a detector is called."""
+"""The name of a pose in an image without a detector."""
 
 PERSON = "person"
 """The class of a detector that gets poses, if it has this and others."""

@@ -338,7 +338,7 @@ def _predict_video(
 
 
 def _name(source: str | int) -> str:
-    """Return what a video or camera is called in the record."""
+    """Return the name of a video or camera in the record."""
     return f"camera {source}" if isinstance(source, int) else source
 
 
@@ -360,7 +360,7 @@ def _record(stack: ExitStack, predictor: Predictor, options: PredictOptions) -> 
 
 
 def _digest(path: str) -> str:
-    """Return what a file is known by."""
+    """Return the identity of a file."""
     digest = hashlib.sha256()
     with open_regular("model", path) as file:
         while chunk := file.read(2**20):
@@ -376,13 +376,13 @@ def _maps(predictor: Predictor, options: PredictOptions, paths: Sequence[Path]) 
 
 
 def _written(record: Record | None, maps: LabelMaps | None) -> dict[Path, str]:
-    """Return what a run recorded, and where."""
+    """Describe the record of a run, and where it is."""
     written = {} if record is None else {record.path: record.describe()}
     return written | ({} if maps is None else {Path(maps.directory): "the label of each pixel"})
 
 
 def _settings(predictor: Predictor, options: PredictOptions) -> dict[str, Any]:
-    """Return what the detections depend on."""
+    """Return the settings that the detections depend on."""
     network, windows = predictor.network, options.windows
     if not isinstance(network, DetectorFile):
         raise ValueError(f"predict: output is for the predictor of a file, got one of {type(network).__name__}")

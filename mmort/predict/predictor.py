@@ -55,7 +55,7 @@ Result: TypeAlias = Detections | Any
 """`Detections`; of files of another task, `Classes`, `SegmentationMap`, `RecognizedText` or `TextRegions`."""
 
 _Batch: TypeAlias = tuple[list["Result | Exception"], bool, Exception | None]
-"""What a batch gave, whether it is the last one, and what the iterator of images raised then."""
+"""The results of a batch, whether it is the last one, and the error that then came from the iterator of images."""
 
 
 def _refuse_video(path: str | os.PathLike[str]) -> None:
@@ -72,7 +72,7 @@ _Postprocessing: TypeAlias = (
 
 
 def _postprocessing(network: Network, classes: tuple[str, ...], score_threshold: float) -> _Postprocessing:
-    """Return what is done with the outputs of a network, by its task."""
+    """Return the postprocessing of a network's outputs, by its task."""
     detections = Postprocessing(classes, score_threshold)  # which checks the threshold
     if not isinstance(network, DetectorFile) or task_of(network) in (DETECTION, POSE):
         return detections

@@ -16,7 +16,7 @@ from mmort.limits import MAX_CAMERA, MAX_FRAME_PIXELS, MAX_FRAME_RATE, MAX_SKIPP
 from mmort.predict.video_containers import stated_size
 
 VIDEO_SUFFIXES = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm", ".wmv")
-"""What counts as a video, whatever its case."""
+"""The suffixes of videos, whatever their case."""
 
 _LISTS_OF_FILES = b"ffconcat", b"#EXTM3U", b"<"  # FFmpeg opens their files; "<" is XML, as DASH has it
 _BLANKS = b"\xef\xbb\xbf \t\r\n"

@@ -8,6 +8,8 @@ import pytest
 
 from mmort import Predictor
 from mmort.cli import main
+from mmort.configs import read_config
+from mmort.evaluate import TextRegionDataset, dataset_of, metric_options
 from mmort.original import export
 from mmort.predict import TextReader, TextRegions
 from mmort.predict.text_reading import crop_of
@@ -106,3 +108,74 @@ def test_other_postprocessors_are_refused(trained, tmp_path):
         config = signs.config(tmp_path, images, postprocessor=postprocessor)
         with pytest.raises(ValueError, match=message):
             export(config, checkpoint, tmp_path / "x.onnx", progress=lambda line: None)
+
+
+@pytest.mark.parametrize(
+    "metric", ["", "pred_score_thrs=dict(start=0.0, stop=1.0, step=0.05), match_iou_thr=0.1, ignore_precision_thr=0.2"]
+)
+def test_figures(trained, tmp_path, metric):
+    """With outlines of the annotations that are moved at random, as the network has learnt too little."""
+    images, _, _ = trained
+    config = signs.config(tmp_path, images)
+    config.write_text(
+        config.read_text().replace('dict(type="HmeanIOUMetric")', f'dict(type="HmeanIOUMetric", {metric})')
+    )
+    settings = original.Config.fromfile(config)
+    truths, rng = original.dataset_of(settings), np.random.default_rng(0)
+    evaluator, results = original.registry.METRICS.build(settings.test_evaluator), []
+    for sample in truths:
+        truth = sample["data_samples"].gt_instances
+        polygons = [polygon.reshape(-1, 2) + rng.normal(0, 5, (4, 2)) for polygon in truth.polygons for _ in range(2)]
+        scores = rng.random(len(polygons)).astype(np.float32)
+        results.append(TextRegions(tuple(polygons), scores, (9, 9)))
+        found = {"polygons": [polygon.ravel() for polygon in polygons], "scores": scores}
+        truth = {"polygons": truth.polygons, "ignored": truth.ignored.numpy()}
+        evaluator.process({}, [{"pred_instances": found, "gt_instances": truth}])
+    with original.quiet():
+        expected = evaluator.evaluate(len(truths))
+    dataset = dataset_of(read_config(config))
+    figures = dataset.score(results, ["hmean"], metric_options(read_config(config), dataset)).figures
+    assert {f"icdar/{name}": value for name, value in figures.items()} == expected
+    assert 0.1 < figures["hmean"] < 0.9
+
+
+def test_the_command_measures(trained, tmp_path):
+    images, checkpoint, model = trained
+    config, file = signs.config(tmp_path, images, postprocessor=QUAD), tmp_path / "x.onnx"
+    export(config, checkpoint, file, progress=lambda line: None)
+    built, settings = original.build(config)
+    built.load_state_dict(model.state_dict())
+    _, _, figures = original.results(built, settings)
+    command = ["test", str(config), str(file), "--eval", "hmean", "--metrics-json", str(tmp_path / "f.json")]
+    assert main(command) == 0
+    mine = json.loads((tmp_path / "f.json").read_text())
+    assert {f"icdar/{name}": value for name, value in mine.items()} == pytest.approx(figures, abs=1e-4)
+
+
+def test_wrong_data_sets_and_options(tmp_path):
+    file = tmp_path / "x.json"
+    for polygon in (
+        [1, 2, 3, 4],
+        [1, 2, 3, 4, 5, float("nan")],
+        [1, 2, 3, 4, 5, 6, 7],
+        None,
+        "ab",
+        [[1, 2, 3, 4, 5, 6]],
+    ):
+        file.write_text(json.dumps({"data_list": [{"img_path": "a.png", "instances": [{"polygon": polygon}]}]}))
+        with pytest.raises(ValueError, match=r"a polygon of a\.png must be x1, y1, x2, y2 ... of three corners"):
+            TextRegionDataset(tmp_path, file)
+    file.write_text(json.dumps({"data_list": [{"img_path": "a.png", "instances": []}]}))
+    dataset = TextRegionDataset(tmp_path, file)
+    for options, message in (
+        ({"strategy": "max_matching"}, "strategy must be 'vanilla'"),
+        ({"match_iou_thr": "0.5"}, "match_iou_thr must be a number"),
+        ({"pred_score_thrs": [0.3]}, "pred_score_thrs must have the numbers start, stop and step"),
+        ({"pred_score_thrs": {"start": 0, "stop": 1, "step": 1e-9}}, "must be 1 to 1000 scores"),
+        ({"pred_score_thrs": {"start": 0, "stop": 1, "step": 0}}, "must be 1 to 1000 scores"),
+        ({"iou": 1}, "unknown option iou"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            dataset.check(["hmean"], options)
+    nothing = dataset.score([TextRegions((), np.zeros(0), (4, 5))], ["hmean"], {})
+    assert nothing.figures == {"precision": 1, "recall": 1, "hmean": 1}  # MMOCR's, without texts
