@@ -147,9 +147,8 @@ def _letter_resize(
 ) -> dict[str, Any]:
     """Return the settings of ``LetterResize``: alone it resizes, after ``YOLOv5KeepRatioResize`` it pads."""
     value = _padding_value("LetterResize", step.pad_val or {}, before, channels, version_3=True)
-    padding: dict[str, Any] = {"value": value, "in_image": True, "centred": True}
-    if step.half_pad_param:
-        raise ValueError("preprocessing: LetterResize is supported with half_pad_param=False only, got True")
+    padding: dict[str, Any] = {"value": value, "centred": True}
+    padding |= {"half_pixels": True} if step.half_pad_param else {}
     if before.get("interpolation") != "area":
         if "size" in before or batch_shapes is not None or not step.allow_scale_up:
             raise ValueError(

@@ -494,7 +494,7 @@ class Preprocessing:
                 look_up(self._levels[channel], source, target)
             else:
                 target[:] = self._normalized(source, channel)
-        box_offset: tuple[float, float] | None = None
+        box_offset = padding.box_offset(height, width, ori_shape)
         if self.by_ratio:
             assert self.size is not None
             ratio = min(self.size[0] / ori_shape[1], self.size[1] / ori_shape[0])
@@ -595,7 +595,7 @@ _RARE = {
     "crop_padding": None,
     "line": None,
 }
-_RARE_PADDING = {"long_side": None, "margin": 0.0}
+_RARE_PADDING = {"half_pixels": False, "long_side": None, "margin": 0.0}
 """Settings, and those of the padding, that programs in other languages do not know, with their defaults."""
 
 

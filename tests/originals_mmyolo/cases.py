@@ -84,3 +84,8 @@ CASES["rtmdet_rotated"] = replace(
         {**PACK, "meta_keys": PACK["meta_keys"][:5]},
     ],
 )
+CASES["yolov5_ins"] = replace(
+    CASES["yolov5_ins"],
+    spread={r"convs_pred\.\d+$": (0.3, 1.5), r"proto_pred\.conv3\.conv$": (0.0, 2.0)},
+    pipeline=[LOAD, KEEP_RATIO, {**LETTER, "half_pad_param": True}, PACK],
+)
