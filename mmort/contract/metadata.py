@@ -337,6 +337,7 @@ _PREPROCESSING: dict[str, Any] = {
     "inclusive_boxes": checks.FLAG,
     "side_divisor": checks.integer(1, MAX_PADDING_STEP),
     "by_ratio": checks.FLAG,
+    "enlarges": checks.FLAG,
     "edge": checks.optional(checks.integer(1, MAX_PADDING_STEP)),
     "crop": checks.optional(_SIZE),
     "crop_padding": checks.optional(checks.integer(0, MAX_PADDING_STEP)),

@@ -64,13 +64,22 @@ def test_largest_distances_of_yolov6():
 
 
 def test_letterbox():
-    preprocessing = Preprocessing.from_config(config_of())
+    preprocessing = Preprocessing.from_config(config_of(), **build(config_of()).box_settings)
     prepared = preprocessing(np.zeros((300, 800, 3), np.uint8))
     assert prepared.input.shape == (3, 640, 640)
     assert prepared.offset == (200, 0)
     assert prepared.input[0, 0, 0] == np.float32(114) / np.float32(255)
     boxes = np.array([[-4, 196, 700, 240]], np.float32)  # clipped to the original image
     np.testing.assert_allclose(prepared.boxes_in_image(boxes), [[0, 0, 800, 50]], rtol=1e-6)
+
+
+def test_smaller_images_stay_as_they_are():
+    preprocessing = Preprocessing.from_config(config_of(steps=(LETTER,)))
+    assert Preprocessing.from_dict(preprocessing.to_dict()) == preprocessing
+    assert preprocessing(np.zeros((100, 300, 3), np.uint8)).img_shape == (100, 300)
+    assert preprocessing(np.zeros((100, 800, 3), np.uint8)).img_shape == (80, 640)
+    with pytest.raises(ValueError, match="enlarges must be true without size"):
+        Preprocessing(enlarges=False)
 
 
 def test_half_pixels_of_odd_padding():
@@ -109,7 +118,7 @@ def test_proportions_of_each_image():
             "must be at least that of YOLOv5KeepRatioResize, 640",
         ),
         ({"steps": [{**KEEP_RATIO, "scale": (640, 480)}, LETTER]}, "must have a square scale, got"),
-        ({"steps": [LETTER]}, "without YOLOv5KeepRatioResize before it is supported with allow_scale_up=True"),
+        ({"steps": [LETTER], "shapes": SHAPES}, "without YOLOv5KeepRatioResize before it is supported without another"),
         ({"shapes": {**SHAPES, "size": 3}}, "batch_shapes_cfg with size"),
     ],
 )

@@ -18,6 +18,7 @@ ANNOTATIONS = {"type": "LoadAnnotations", "with_bbox": True, "_scope_": "mmdet"}
 LOAD = {"type": "LoadImageFromFile", "backend_args": None}
 PIPELINE = [LOAD, KEEP_RATIO, LETTER, PACK]
 ALONE = [LOAD, {"type": "LetterResize", "scale": (SIDE, 64), "allow_scale_up": True, "use_mini_pad": True}, PACK]
+SMALLER = [LOAD, {"type": "LetterResize", "scale": (SIDE, SIDE), "allow_scale_up": False}, PACK]
 BATCH_SHAPES = {
     "type": "BatchShapePolicy",
     "batch_size": 1,

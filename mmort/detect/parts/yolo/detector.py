@@ -135,6 +135,7 @@ class YOLOTestEntries(YOLOSelection, SelectionEntries):
 class YOLODetector(SingleStageDetector):
     """A detector of MMYOLO, which clips no boxes before they are mapped to the original image."""
 
+    clip_boxes = True
     Model = YOLOModel
     TestCfg = YOLOTestEntries
     head: ClassVar[type[YOLOHead]]
