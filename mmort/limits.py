@@ -302,6 +302,13 @@ MAX_CORNER = _limit(
 MAX_SEGMENT_ID = _limit(
     "MAX_SEGMENT_ID", 256**3 - 1, "", "the id of a panoptic segment", "the colour of a pixel in three bytes"
 )
+MAX_SCORE_THRESHOLDS = _limit(
+    "MAX_SCORE_THRESHOLDS",
+    1000,
+    "scores",
+    "`pred_score_thrs` of a config's metric of texts",
+    "each counts the texts of all images once more",
+)
 
 # Calls
 

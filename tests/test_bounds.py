@@ -60,7 +60,7 @@ NO_BOUNDS = {
         "onnx/portable/definitions/attention.py: MAX_PIECES",
         "onnx/portable/definitions/roi_matrices.py: MAX_SAMPLES",
         "onnx/portable/definitions/sampling.py: MAX_CARAFE_KERNEL",
-        "onnx/quantize/pipeline.py: MAX_MEASURED",
+        "onnx/quantize/quantize_file.py: MAX_MEASURED",
         "onnx/triton.py: MAX_BATCH_SIZE",
         "onnx/triton.py: MAX_QUEUE_DELAY",
         "predict/benchmarking.py: MAX_WARM_UP",

@@ -67,21 +67,24 @@ COMMANDS = {
 
 COMMANDS_ELSEWHERE = {
     "convert": "export",
+    "deploy": "export",
     "detect": "predict",
     "eval": "test",
     "evaluate": "test",
+    "list": "export --list",
     "infer": "predict",
     "inference": "predict",
     "val": "test",
     "version": "--version",
 }
-"""What other programs call commands, and their names here."""
+"""Names of commands in other programs, and the commands here."""
 
 OPTIONS_ELSEWHERE = {
     "--conf": "--score-thr",
     "--conf-thres": "--score-thr",
     "--device": "--provider",
     "--imgsz": "--shape",
+    "--metrics": "--eval",
     "--out-file": "--output",
     "--pred-score-thr": "--score-thr",
     "--print-result": "--json",
@@ -91,16 +94,32 @@ OPTIONS_ELSEWHERE = {
     "--save-json": "--json",
     "--save-txt": "--output",
     "--threshold": "--score-thr",
+    "--work-dir": "--output",
 }
-"""What other programs call options, and their names here."""
+"""Names of options in other programs, and the options here."""
 
 WITHOUT_OPTION = (
-    *("--checkpoint", "--config", "--image", "--images", "--img", "--inputs", "--model", "--source", "--weights"),
+    "--checkpoint",
+    "--config",
+    "--image",
+    "--images",
+    "--img",
+    "--inputs",
+    "--model",
+    "--source",
+    "--weights",
 )
-"""Options of other programs for what a command here takes by its position."""
-
 IN_THE_FILE = "--agnostic-nms", "--half", "--imgsz", "--iou", "--iou-thres", "--max-det"
-"""Options of other programs for what a file has since its export."""
+NOT_NEEDED = (
+    dict.fromkeys(WITHOUT_OPTION, "its value is given without an option")
+    | dict.fromkeys(IN_THE_FILE, "the file has it since its export")
+    | {
+        "--device": "it runs on the CPU",
+        "--dump-info": "the file has it as metadata",
+        "--launcher": "it runs in one process",
+    }
+)
+"""Options of other programs that have none here, and why."""
 
 NO_TELEMETRY = "ORT_DISABLE_TELEMETRY"
 """The environment variable that keeps ONNX Runtime 1.29 and later from reporting models and runs to its makers."""
@@ -243,10 +262,8 @@ def _with_suggestions(unknown: Sequence[str], options: Sequence[str]) -> str:
         meant = values.get(word) or _similar_option(name.replace("_", "-"), options)
         if meant == name:
             words.append(f"{word} (options come after the command)")
-        elif meant is None and name in WITHOUT_OPTION:
-            words.append(f"{word} (its value is given without an option)")
-        elif meant is None and name in IN_THE_FILE:
-            words.append(f"{word} (the file has it since its export)")
+        elif meant is None and name in NOT_NEEDED:
+            words.append(f"{word} ({NOT_NEEDED[name]})")
         else:
             words.append(f"{word} (did you mean {meant}{separator}{value}?)" if meant else word)
     return " ".join(words)

@@ -24,7 +24,7 @@ METRICS = (
     "mDice",
     "mFscore",
     "keypoints",
-    "word_acc",
+    *("word_acc", "hmean"),
 )
 """Those of all formats."""
 

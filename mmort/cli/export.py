@@ -115,7 +115,11 @@ def run(arguments: argparse.Namespace) -> str | list[str] | None:
             raise UsageError(f"export: CONFIG is required before the checkpoint {arguments.config}")
         raise UsageError("export: CHECKPOINT is required, unless --check is given")
     if len(arguments.checkpoint) > 1:
-        raise UsageError(f"export: there must be one CHECKPOINT, got {' and '.join(arguments.checkpoint)}")
+        files = ", ".join([arguments.config, *arguments.checkpoint])
+        raise UsageError(
+            f"export: there must be one CONFIG and one CHECKPOINT, got {files}; a deploy config of MMDeploy is not "
+            "needed"
+        )
     from mmort.contract import path_of_encoder
 
     drawn = str(Path(arguments.output).with_suffix(".png")) if arguments.show and arguments.output else None
@@ -139,7 +143,7 @@ def run(arguments: argparse.Namespace) -> str | list[str] | None:
 
 
 def _export_function(*, original: bool) -> Callable[..., Any]:
-    """Return what exports detectors, or models from their packages' own code."""
+    """Return the function that exports detectors, or the one for models from their packages' own code."""
     if original:
         from mmort.original import export as export_from_original
 
@@ -220,7 +224,7 @@ def _check_all(configs: Sequence[str], cfg_options: Sequence[str]) -> str | None
 
 
 def _problems(path: str, cfg_options: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
-    """Return what of a config is not supported, and what an export leaves out."""
+    """Return the unsupported entries of a config, and the parts that an export leaves out."""
     from mmort.configs import parse_options, read_config
     from mmort.configs.layout import DetectorConfig
     from mmort.configs.overrides import refuse_unread

@@ -61,6 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the detector's classes that get poses (default: person, if the detector has that among others, and "
         "otherwise all)",
     )
+    parser.add_argument(
+        "--recognizer",
+        metavar="RECOGNIZER.onnx",
+        help="for a file of a text detection: reads the texts that it finds, by a file of a text recognition",
+    )
     texts.add_texts(parser)
     parser.add_argument(
         "--batch-size", type=at_least(1), default=1, help="images that run together (default: %(default)s)"
@@ -88,13 +93,13 @@ def run(arguments: argparse.Namespace) -> str | None:
     except ModuleNotFoundError:
         raise ImportError("mmort predict needs tqdm: pip install 'mmort[predict]'") from None
     from mmort.predict import PredictOptions, predict
-    from mmort.predict.image_files import SUFFIXES
+    from mmort.predict.image_files import IMAGE_SUFFIXES
 
     if STANDARD_INPUT in arguments.images:
         _predict_standard_input(arguments)
         return None
     check_new_folder("--output", arguments.output, (".json", ".jsonl"), f"a file: --json > {arguments.output}")
-    check_new_folder("--show-dir", arguments.show_dir, SUFFIXES)
+    check_new_folder("--show-dir", arguments.show_dir, IMAGE_SUFFIXES)
     options = PredictOptions(
         output=arguments.output,
         show_dir=arguments.show_dir,
@@ -135,6 +140,8 @@ def _predict_standard_input(arguments: argparse.Namespace) -> None:
         raise UsageError("predict: --window and --engine ray are for image files")
     if arguments.output is not None or arguments.show_dir is not None:
         raise UsageError("predict: an image on standard input has no name, for --output and --show-dir; save it first")
+    if sys.stdin is None:  # closed by the shell
+        raise UsageError("predict: - is the image on standard input, which is closed")
     predictor, content = _predictor(arguments), sys.stdin.buffer.read(MAX_STANDARD_INPUT + 1)
     if len(content) > MAX_STANDARD_INPUT:
         raise ValueError(f"standard input: an image must have at most {MAX_STANDARD_INPUT} bytes there; save it first")
@@ -146,7 +153,7 @@ def _predict_standard_input(arguments: argparse.Namespace) -> None:
 
 
 def _line(outcome: Outcome, *, as_json: bool) -> str:
-    """Return what is printed for an image, or for a frame of a video, in which objects were detected."""
+    """Return the line to print for an image, or for a frame of a video."""
     from mmort.predict import to_line
 
     detections = outcome.detections
@@ -158,7 +165,7 @@ def _line(outcome: Outcome, *, as_json: bool) -> str:
 
 
 def _summary(result: Any) -> str:
-    """Return what was found in an image, as text: objects, the most probable classes, or the shares of pixels."""
+    """Summarize the result for an image: objects, the most probable classes, the shares of pixels, or the text."""
     from mmort.predict import Classes, RecognizedText, SegmentationMap
 
     if isinstance(result, RecognizedText):
@@ -192,12 +199,27 @@ def _predictor(arguments: argparse.Namespace) -> Predictor:
             f"{arguments.model} has no preprocessing in its metadata; pass --config CONFIG, which has it, or adopt the "
             f"file: {ADVICE_WITH_CONFIG}"
         )
+    if arguments.recognizer is not None:
+        return _text_reader(arguments, network, settings)
     if task_of(network) is POSE:
         return _pose_predictor(arguments, network, settings)
     for option in ("detector", "pose_classes"):
         if getattr(arguments, option) is not None:
             raise UsageError(f"predict: --{option.replace('_', '-')} is for a file of poses, got {arguments.model}")
     return Predictor(engines.spread(arguments, network), score_threshold=arguments.score_thr, **settings)
+
+
+def _text_reader(arguments: argparse.Namespace, network: DetectorFile, settings: dict[str, Any]) -> Predictor:
+    """Load the recognition of a file of a text detection."""
+    from mmort.predict import Predictor, TextReader
+
+    if arguments.engine == engines.RAY or settings:
+        raise UsageError("predict: --engine ray and --config are not for --recognizer")
+    count, parallel = network.threads, network.parallel
+    file = engines.open_file(
+        arguments, arguments.recognizer, providers=arguments.providers, threads=count, parallel=parallel
+    )
+    return TextReader(network, Predictor(file), score_threshold=arguments.score_thr)
 
 
 def _pose_predictor(arguments: argparse.Namespace, network: DetectorFile, settings: dict[str, Any]) -> Predictor:

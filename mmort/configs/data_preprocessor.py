@@ -59,7 +59,7 @@ class _Entries(Schema):
     std: Sequence[float] | None = None
 
     def meaning(self) -> DataPreprocessor:
-        """Return what they mean."""
+        """Return the settings."""
         raise NotImplementedError
 
 

@@ -79,7 +79,10 @@ class DetectorConfig:
         """
         model = self._config.get("model")
         if not isinstance(model, dict):
-            raise ValueError("detect.build: the config must have a dict 'model'")
+            deploy = (
+                ", got a deploy config of MMDeploy, which is not needed" if "codebase_config" in self._config else ""
+            )
+            raise ValueError(f"detect.build: the config must have a dict 'model'{deploy}")
         return model
 
     @property

@@ -22,6 +22,7 @@ from mmort.contract.tasks import (
     POSE,
     SEGMENTATION,
     TASKS,
+    TEXT_DETECTION,
     TEXT_RECOGNITION,
     WITH_KEYPOINTS,
     WITH_MASKS,
@@ -29,6 +30,7 @@ from mmort.contract.tasks import (
     Task,
     Tensor,
 )
+from mmort.contract.text_detection_format import TextDetectionFormat
 from mmort.contract.texts import EncoderFile, path_of_encoder
 
 __all__ = [
@@ -38,6 +40,7 @@ __all__ = [
     "POSE",
     "SEGMENTATION",
     "TASKS",
+    "TEXT_DETECTION",
     "TEXT_RECOGNITION",
     "VERSION",
     "WITH_KEYPOINTS",
@@ -58,6 +61,7 @@ __all__ = [
     "SegmentationFormat",
     "Task",
     "Tensor",
+    "TextDetectionFormat",
     "check",
     "path_of_encoder",
     "read",

@@ -38,7 +38,7 @@ class Stored(NamedTuple):
 
 
 def covered_area(shape: tuple[int, ...], canvas: tuple[int, int]) -> Literal["box", "image"]:
-    """Return what masks of a shape cover in a file that does not say so: its whole input, if they have its size."""
+    """Return the area of masks in a file that does not state it: the whole input, if they have its size."""
     return "image" if shape == canvas else "box"
 
 
@@ -177,7 +177,7 @@ class MaskFormat:
         canvas: tuple[int, int] | None = None,
         box: NDArray[np.float32] | None = None,
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return what an image takes up of a mask (h, w) of the input, and that in the original size; see `store`.
+        """Return the part of a mask (h, w) that the image covers, and this part in its original size; see `store`.
 
         The box is that in the input.
         """

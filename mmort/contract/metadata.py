@@ -19,6 +19,7 @@ from mmort.contract.preprocessing import Preprocessing
 from mmort.contract.recognition_format import DECODINGS, RecognitionFormat
 from mmort.contract.segmentation_format import SegmentationFormat
 from mmort.contract.tasks import DETECTION, TASKS
+from mmort.contract.text_detection_format import SHAPES, TextDetectionFormat
 from mmort.contract.texts import EncoderFile
 from mmort.detections.panoptic import Source
 from mmort.limits import MAX_CHANNELS, MAX_CONTRACT_VERSION, MAX_INPUT_PIXELS, MAX_PADDING_STEP
@@ -39,8 +40,8 @@ It is `BY_TOLERANCE` where outputs were compared from end to end, as there is no
 BY_TOLERANCE = "by tolerance"
 
 PREPROCESSING, CLASSES, MASKS, SEGMENTATION, POSE = "preprocessing", "classes", "masks", "segmentation", "pose"
-RECOGNITION = "recognition"
-FOR_CLIENTS = (CLASSES, PREPROCESSING, MASKS, SEGMENTATION, POSE, RECOGNITION)
+RECOGNITION, TEXT_DETECTION = "recognition", "text_detection"
+FOR_CLIENTS = (CLASSES, PREPROCESSING, MASKS, SEGMENTATION, POSE, RECOGNITION, TEXT_DETECTION)
 """The entries that programs need which run a file on images."""
 
 
@@ -66,6 +67,8 @@ class Metadata:
         How the outputs of a file of poses become keypoints.
     recognition : RecognitionFormat, optional
         How the output ``characters`` of a text recognition becomes a text.
+    text_detection : TextDetectionFormat, optional
+        How the output ``probability`` of a text detection becomes polygons.
     palette : tuple of tuple of int, optional
         The colour of each class, red, green, blue, if the data set has some.
     thresholds : mapping, optional
@@ -99,6 +102,7 @@ class Metadata:
     segmentation: SegmentationFormat | None = None
     pose: PoseFormat | None = None
     recognition: RecognitionFormat | None = None
+    text_detection: TextDetectionFormat | None = None
     palette: tuple[tuple[int, int, int], ...] | None = None
     thresholds: Mapping[str, Any] | None = None
     angle_version: str | None = None
@@ -117,6 +121,7 @@ def write_entries(metadata: Metadata) -> dict[str, str]:
         SEGMENTATION: metadata.segmentation and metadata.segmentation.to_dict(),
         POSE: metadata.pose and metadata.pose.to_dict(),
         RECOGNITION: metadata.recognition and metadata.recognition.to_dict(),
+        TEXT_DETECTION: metadata.text_detection and metadata.text_detection.to_dict(),
         "palette": metadata.palette,
         "thresholds": metadata.thresholds,
         "texts": metadata.texts and metadata.texts._asdict(),
@@ -163,7 +168,7 @@ def read_metadata(path: str, entries: Mapping[str, str]) -> Metadata:
         if classes is not None:
             checks.require(CLASSES, classes, _NAMES)
         settings, masks, segmentation, pose = (values.get(name) for name in (PREPROCESSING, MASKS, SEGMENTATION, POSE))
-        recognition = values.get(RECOGNITION)
+        recognition, text_detection = values.get(RECOGNITION), values.get(TEXT_DETECTION)
         if masks is None and MMORT_VERSION in entries and version == 0:
             masks = {}  # before mmort wrote "masks", all of its files had masks over boxes
         return Metadata(
@@ -175,6 +180,7 @@ def read_metadata(path: str, entries: Mapping[str, str]) -> Metadata:
             segmentation=None if segmentation is None else _segmentation_format(segmentation),
             pose=None if pose is None else _pose_format(pose),
             recognition=None if recognition is None else _recognition_format(recognition),
+            text_detection=None if text_detection is None else _text_detection_format(text_detection),
             palette=_palette(values.get("palette")),
             thresholds=values.get("thresholds"),
             angle_version=entries.get("angle_version") if is_of_mmort else None,
@@ -211,7 +217,7 @@ def _require_all(name: str, values: Mapping[str, Any], schema: Mapping[str, Any]
 
 
 def _encoder_file(texts: Any) -> EncoderFile | None:
-    """Return what the entry "texts" states, if the file has it."""
+    """Read the entry "texts", if the file has it."""
     if texts is None:
         return None
     checks.check_entries("texts", texts, _TEXTS)
@@ -220,7 +226,7 @@ def _encoder_file(texts: Any) -> EncoderFile | None:
 
 
 def _segmentation_format(values: Any) -> SegmentationFormat:
-    """Return what the entry "segmentation" states."""
+    """Read the entry "segmentation"."""
     checks.check_entries(SEGMENTATION, values, _SEGMENTATION)
     return SegmentationFormat.from_dict(values)
 
@@ -239,6 +245,12 @@ def _recognition_format(values: Any) -> RecognitionFormat:
     checks.check_entries(RECOGNITION, values, _RECOGNITION)
     _require_all(RECOGNITION, values, _RECOGNITION)
     return RecognitionFormat.from_dict(values)
+
+
+def _text_detection_format(values: Any) -> TextDetectionFormat:
+    """Return what the entry "text_detection" states."""
+    checks.check_entries(TEXT_DETECTION, values, _TEXT_DETECTION)
+    return TextDetectionFormat.from_dict(values)
 
 
 def _palette(values: Any) -> tuple[tuple[int, int, int], ...] | None:
@@ -424,6 +436,17 @@ _RECOGNITION: dict[str, Any] = {
     "ignored": (lambda value: isinstance(value, list) and all(map(_INDEX[0], value)), f"a list, each {_INDEX[1]}"),
 }
 """The entries of "recognition", the fields of `RecognitionFormat`."""
+
+_TEXT_DETECTION: dict[str, Any] = {
+    "shape": checks.words(*SHAPES),
+    "threshold": checks.number(0, 1),
+    "min_score": checks.number(0, 1),
+    "min_width": checks.number(0, MAX_PADDING_STEP),
+    "unclip_ratio": checks.number(0, MAX_PADDING_STEP),
+    "epsilon_ratio": checks.number(0, 1),
+    "max_candidates": checks.integer(0, 2**31),
+}
+"""The entries of "text_detection", the fields of `TextDetectionFormat`."""
 
 _TEXTS: dict[str, checks.Rule] = {
     "encoder": (_is_file_name, "the name of an ONNX file"),

@@ -73,7 +73,7 @@ def settings_of(config: DetectorConfig) -> dict[str, Any]:
 
 
 def _color_settings(config: DetectorConfig) -> dict[str, Any]:
-    """Return what is read of image files; ValueError if that has other channels than the backbone takes."""
+    """Return how image files are read; ValueError if the channels differ from those that the backbone takes."""
     loads = [step for _, step in config.test_pipeline.steps if isinstance(step, Load)]
     color_type = (loads[0].color_type if loads else None) or "color"
     channels = {"color": 3, "color_ignore_orientation": 3, "grayscale": 1}.get(color_type)

@@ -31,6 +31,15 @@ WORDS: dict[str, tuple[str, ...]] = {
 }
 """The values of `Preprocessing`'s fields that are words."""
 
+FLAGS = (
+    *("to_rgb", "keep_ratio", "to_float32", "divide", "flip", "turn_boxes", "turn_size", "clip_boxes"),
+    *("inclusive_boxes", "by_ratio", "enlarges"),
+)
+"""Its fields that are true or false."""
+
+LARGEST, SMALLEST_STD = 1e30, 1e-8
+"""Bounds of `mean` and `std`, within which inputs are finite in float32."""
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -221,6 +230,9 @@ class Preprocessing:
             if len(values) != channels or not is_finite or (name == "std" and not all(values)):
                 nonzero = ", none of which is 0" * (name == "std")
                 raise ValueError(f"preprocessing: {name} must be {channels} numbers{nonzero}, got {values}")
+            low = SMALLEST_STD if name == "std" else 0
+            if not all(low <= abs(value) <= LARGEST for value in values):
+                raise ValueError(f"preprocessing: {name} must be from {low:g} to {LARGEST:g}, got {values}")
             object.__setattr__(self, name, tuple(map(float, values)))
         if self.size is not None:
             object.__setattr__(self, "size", positive_size("size", self.size))
@@ -239,6 +251,9 @@ class Preprocessing:
             raise ValueError("preprocessing: by_ratio must come with size, keep_ratio, no turn_size and no turn_boxes")
         if not self.enlarges and (self.size is None or not self.keep_ratio or self.turn_size):
             raise ValueError("preprocessing: enlarges must be true without size, keep_ratio and no turn_size")
+        for name in FLAGS:
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"preprocessing: {name} must be True or False, got {getattr(self, name)!r}")
         for name, words in WORDS.items():
             if getattr(self, name) not in words:
                 choices = ", ".join(map(repr, words[:-1])) + f" or {words[-1]!r}"

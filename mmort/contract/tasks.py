@@ -98,6 +98,7 @@ POINTS = Tensor(
     *("points", "float32", ("N", "P", (2, 4))), "x and y of keypoints, as shares of input, and perhaps their deviations"
 )
 CHARACTERS = Tensor("characters", "float32", ("N", "T", "K"), "the probability of each character at each step")
+PROBABILITY = Tensor("probability", "float32", ("N", "H", "W"), "how probable each pixel of input is one of a text")
 LOGITS = Tensor("logits", "float32", ("N", "K", "H", "W"), "logits of each class in each pixel of input")
 
 TEXT_INPUTS = (TEXT.name, TEXT_POSITIONS.name, TEXT_SHARES.name)
@@ -201,5 +202,7 @@ POSE = Task(
 
 TEXT_RECOGNITION = Task("text recognition", inputs=(INPUT,), outputs=(CHARACTERS,), forms=((CHARACTERS.name,),))
 
-TASKS = {task.name: task for task in (DETECTION, CLASSIFICATION, SEGMENTATION, POSE, TEXT_RECOGNITION)}
+TEXT_DETECTION = Task("text detection", inputs=(INPUT,), outputs=(PROBABILITY,), forms=((PROBABILITY.name,),))
+
+TASKS = {task.name: task for task in (DETECTION, CLASSIFICATION, SEGMENTATION, POSE, TEXT_RECOGNITION, TEXT_DETECTION)}
 """All tasks by name."""

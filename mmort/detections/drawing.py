@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mmort.detections.labels import MIN_LETTER_HEIGHT, Colour, Font, place_labels
 from mmort.detections.masks import Region
-from mmort.images import Image, as_image, opencv, write_image
+from mmort.images import Image, as_image, opencv, read_image, write_image
 
 if TYPE_CHECKING:
     from mmort.detections.classes import Classes
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mmort.detections.recognized_text import RecognizedText
     from mmort.detections.segmentation_map import SegmentationMap
     from mmort.detections.skeleton import Skeleton
+    from mmort.detections.text_regions import TextRegions
 
 MASK_OPACITY = 0.4
 MAP_OPACITY = 0.5  # of a segmentation, which covers all of the image
@@ -155,6 +156,25 @@ def draw_text(
     return np.concatenate([canvas, strip])
 
 
+def draw_text_regions(
+    image: NDArray[np.uint8] | str | os.PathLike[str], regions: TextRegions, *, scale: float = 1.0
+) -> Image:
+    """Draw the outlines of texts on a copy of an image, each in a colour of its own; see `draw`."""
+    if isinstance(image, (str, os.PathLike)):
+        image = read_image(image, regions.color_type)
+    canvas = _canvas(image, regions, scale)
+    height, width = canvas.shape[:2]
+    thickness = max(1, round(math.sqrt(height * width) / LINES_PER_SIDE))
+    colours = [class_colour(index) for index in range(len(regions))]
+    for polygon, colour in zip(regions.polygons, colours, strict=True):
+        points = _fixed_point(polygon, scale)[None]
+        opencv().polylines(canvas, points, True, colour, thickness, opencv().LINE_AA, FRACTION_BITS)
+    scores = [math.nan] * len(regions) if regions.texts is not None else regions.scores.tolist()
+    for label in place_labels(regions.names, scores, regions.boxes * scale, colours, (height, width)):
+        label.draw(canvas)
+    return canvas
+
+
 def _colour_of(segmentation: SegmentationMap, label: int) -> Colour:
     """Return the colour of a class, blue, green, red."""
     if segmentation.palette is None:
@@ -166,7 +186,7 @@ def _colour_of(segmentation: SegmentationMap, label: int) -> Colour:
 def save_drawn(
     path: str | os.PathLike[str], image: NDArray[np.uint8] | str | os.PathLike[str], plot: Callable[[], Image]
 ) -> None:
-    """Write what a function draws on an image to a file, which must not be that of the image."""
+    """Draw on an image with a function, and write the result to a file other than the image's."""
     if isinstance(image, (str, os.PathLike)) and os.path.exists(path) and os.path.samefile(path, image):
         raise ValueError(f"save: the annotated image would replace {os.fspath(image)}; give another name")
     write_image(path, plot())
@@ -174,13 +194,14 @@ def save_drawn(
 
 def _canvas(
     image: NDArray[np.uint8] | str | os.PathLike[str],
-    result: Detections | Classes | SegmentationMap | RecognizedText,
+    result: Detections | Classes | SegmentationMap | RecognizedText | TextRegions,
     scale: float,
 ) -> Image:
     """Return a copy of the image to draw on; ValueError if a result is not for it, or the scale is not positive."""
     image = as_image("draw", image)
     if image.shape[:2] != tuple(result.image_size):
-        kinds = {"Detections": "detections are", "Classes": "classes are", "RecognizedText": "text is"}
+        kinds = {"Detections": "detections are", "Classes": "classes are"}
+        kinds |= {"RecognizedText": "text is", "TextRegions": "texts are"}
         kind = kinds.get(type(result).__name__, "map is")
         raise ValueError(f"draw: image is {image.shape[:2]}, but the {kind} for {result.image_size}")
     if not 0 < scale < math.inf:

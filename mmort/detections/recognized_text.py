@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmort.detections.drawable import Drawable
+
 
 @dataclass(frozen=True, eq=False)
-class RecognizedText:
+class RecognizedText(Drawable):
     """The text of an image.
 
     Parameters
@@ -62,44 +64,7 @@ class RecognizedText:
         return json.dumps(self.to_dict(), allow_nan=False)
 
     def plot(self, image: NDArray[np.uint8] | str | os.PathLike[str], *, scale: float = 1.0) -> NDArray[np.uint8]:
-        """Write the text below a copy of its image.
-
-        Parameters
-        ----------
-        image : ndarray of uint8, (H, W, 3), or path
-            Blue, green, red; or the image's file.
-        scale : float, default 1.0
-            Resize the image by this factor first.
-
-        Returns
-        -------
-        ndarray of uint8, (h, w, 3)
-
-        Raises
-        ------
-        ValueError, TypeError, OSError, ImportError
-            As for `mmort.predict.draw`.
-        """
+        """Write the text below a copy of its image.  See `Drawable.plot`."""
         from mmort.detections.drawing import draw_text
 
         return draw_text(image, self, scale=scale)
-
-    def save(
-        self,
-        path: str | os.PathLike[str],
-        image: NDArray[np.uint8] | str | os.PathLike[str],
-        *,
-        scale: float = 1.0,
-    ) -> None:
-        """Write what `plot` draws to an image file, whose suffix, such as ``.png``, decides about the format.
-
-        A file that exists is replaced, but never the image itself.
-
-        Raises
-        ------
-        ValueError, TypeError, OSError, ImportError
-            As for `Detections.save`.
-        """
-        from mmort.detections.drawing import save_drawn
-
-        save_drawn(path, image, lambda: self.plot(image, scale=scale))

@@ -22,6 +22,7 @@ from mmort.evaluate.results import ImageResult, write_results
 from mmort.evaluate.saved_results import read_results
 from mmort.evaluate.segmentation import SegmentationDataset, SegmentationOptions
 from mmort.evaluate.testing import PipelineWarning, TestOptions, TestResult, TrainedNetwork, score_results, test
+from mmort.evaluate.text_regions import HmeanOptions, TextRegionDataset
 from mmort.evaluate.unlabelled import UnlabelledDataset
 from mmort.evaluate.voc import VocDataset, VocOptions
 from mmort.evaluate.words import WordDataset, WordOptions
@@ -42,6 +43,7 @@ __all__ = [
     "DotaDataset",
     "DotaOptions",
     "Evaluation",
+    "HmeanOptions",
     "ImageResult",
     "LvisDataset",
     "LvisOptions",
@@ -57,6 +59,7 @@ __all__ = [
     "SubmissionDataset",
     "TestOptions",
     "TestResult",
+    "TextRegionDataset",
     "TrainedNetwork",
     "UnlabelledDataset",
     "VocDataset",

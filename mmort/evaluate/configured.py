@@ -23,6 +23,7 @@ from mmort.evaluate.dota import DotaDataset, DotaOptions
 from mmort.evaluate.lvis import LvisDataset, LvisOptions, NotFederatedError
 from mmort.evaluate.poses import PoseDataset, PoseOptions
 from mmort.evaluate.segmentation import SegmentationDataset, SegmentationOptions, read_segmentation_entry
+from mmort.evaluate.text_regions import HmeanOptions, TextRegionDataset
 from mmort.evaluate.voc import VocDataset, VocOptions
 from mmort.evaluate.words import WordDataset, WordOptions
 from mmort.evaluate.yolo import Split, YoloDataset
@@ -37,10 +38,11 @@ _OPTIONS = {
     "accuracy": ClassificationOptions,
     "keypoints": PoseOptions,
     "word_acc": WordOptions,
+    "hmean": HmeanOptions,
 }
 """The options of data sets by the first of their metrics."""
 
-_SUFFIXES = {".json": "CocoDataset", ".txt": "VOCDataset", ".yaml": "YoloDataset", ".yml": "YoloDataset"}
+_ANNOTATION_SUFFIXES = {".json": "CocoDataset", ".txt": "VOCDataset", ".yaml": "YoloDataset", ".yml": "YoloDataset"}
 """The types of data sets by the suffix of an annotation file that is given instead of the config's."""
 
 
@@ -99,7 +101,7 @@ def dataset_of(
         If MMDetection measures a data set of this type by another metric.
     """
     replaced = _Arguments(annotation_file, image_dir, data_root, labels_by_name)
-    if annotation_file is not None and _SUFFIXES.get(Path(annotation_file).suffix) == "YoloDataset":
+    if annotation_file is not None and _ANNOTATION_SUFFIXES.get(Path(annotation_file).suffix) == "YoloDataset":
         if image_dir is not None:
             raise ValueError("evaluate: data.yaml has the directory of the images, so image_dir must not be given")
         return YoloDataset(
@@ -146,7 +148,7 @@ def _open(
     if replaced.annotation_file is not None and Path(replaced.annotation_file).is_dir():
         kind = "DOTADataset"
     elif replaced.annotation_file is not None and not (kind in _OF_JSON and suffix == ".json"):
-        kind = _SUFFIXES.get(suffix, kind)
+        kind = _ANNOTATION_SUFFIXES.get(suffix, kind)
     root = _Root(config, entry, replaced.data_root)
     prefix = entry.get("img_prefix")
     if prefix is None:
@@ -204,7 +206,11 @@ def _open_package(
     images = root.path(prefix.get("img_path") or "") if replaced.image_dir is None else Path(replaced.image_dir)
     if config.package is not None and config.package.module == "mmocr":
         annotations = replaced.annotation_file or root.path(entry.get("ann_file") or "")
-        return WordDataset(images, annotations)
+        if not (config.has_model and "det_head" in config.outer_model):
+            return WordDataset(images, annotations)
+        if any(plain_type(step.get("type")) == "FixInvalidPolygon" for step in config.test_steps or ()):
+            raise ValueError("evaluate: FixInvalidPolygon, which changes the texts of the data set, is not supported")
+        return TextRegionDataset(images, annotations)
     if config.package is not None and config.package.module == "mmpretrain":
         listed = replaced.annotation_file or (root.path(entry["ann_file"]) if entry.get("ann_file") else None)
         return ClassificationDataset(images, listed, names or classes or None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -338,7 +339,7 @@ def _scored(
     metrics = dataset.score(results, options.metrics, of_metrics) if options.metrics else None
     if metrics is not None and options.metrics_json is not None:
         figures = metrics.figures | ({"classwise": metrics.classwise} if metrics.classwise else {})
-        write_output(options.metrics_json, json.dumps(_rounded(figures), indent=2) + "\n")
+        write_output(options.metrics_json, json.dumps(_rounded(figures), indent=2, allow_nan=False) + "\n")
         written[Path(options.metrics_json)] = ""
     not_drawn: tuple[str, ...] = ()
     if options.report is not None:
@@ -362,7 +363,7 @@ def _with_images(result: TestResult, dataset: Dataset, options: TestOptions, not
 
 
 def _subject(network: TrainedNetwork) -> str:
-    """Return what a report calls a detector: its file, or its family if it runs in torch."""
+    """Return the name of a detector in a report: its file, or its family if it runs in torch."""
     path, detector = getattr(network, "path", None), getattr(network, "detector", None)
     return str(getattr(detector, "family", type(network).__name__)) if path is None else Path(path).name
 
@@ -454,7 +455,7 @@ def _show(title: str, image: Image) -> None:
 
 
 def _rounded(figures: Any) -> Any:
-    """Return figures, also those in dicts, with four digits."""
+    """Return figures, also those in dicts, with four digits; None, which JSON has, for one that is not defined."""
     if isinstance(figures, dict):
         return {name: _rounded(value) for name, value in figures.items()}
-    return round(figures, 4)
+    return None if math.isnan(figures) else round(figures, 4)

@@ -51,9 +51,10 @@ def export(
     * Outputs of a top-down pose estimator: what its codec decodes, ``simcc_x`` and ``simcc_y``, ``heatmaps`` or
       ``points``; the input is a part of an image around a box.
     * Output of a text recognition: ``characters`` (N, T, K), the probability of each character at each step.
+    * Output of a text detection: ``probability`` (N, H, W), of a text in each pixel of ``input``.
     * Metadata: those of detectors' files; ``mmort_contract`` states the task, ``segmentation`` the windows that the
-      config slides over an image, ``pose`` the codec and the keypoints, ``recognition`` the characters, and
-      ``palette`` the colours of classes.
+      config slides over an image, ``pose`` the codec and the keypoints, ``recognition`` the characters,
+      ``text_detection`` how polygons are made, and ``palette`` the colours of classes.
 
     Parameters
     ----------
@@ -62,8 +63,8 @@ def export(
     output_file : path, default "tmp.onnx"
         Its directory must exist.
     options : ExportOptions, optional
-        Those that are not for detectors only.  By default a segmentation's file takes images of all sizes, and others
-        any number of images of the size that the test pipeline makes.
+        Those that are not for detectors only.  By default files of segmentations and text detections take images of all
+        sizes, and others any number of images of the size that the test pipeline makes.
     progress : callable
         Takes the lines to print.
 

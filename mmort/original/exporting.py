@@ -6,16 +6,16 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from torch import Tensor
 
 import mmort
 from mmort import contract
+from mmort._files.drafts import temporary_folder
 from mmort.configs import parse_options, read_config
 from mmort.configs.overrides import refuse_unread
 from mmort.configs.packages import PACKAGES, package_of
-from mmort.contract import SEGMENTATION, TEXT_RECOGNITION, Preprocessing
+from mmort.contract import SEGMENTATION, TEXT_DETECTION, TEXT_RECOGNITION, Preprocessing
 from mmort.detect.export.options import MIN_DYNAMO_OPSET, ExportOptions, PathLike
 from mmort.detect.export.pipeline import DEFAULT_IMAGE
 from mmort.detect.export.progress import Steps, muted
@@ -27,22 +27,22 @@ from mmort.onnx.export.options import Options
 from mmort.onnx.graph import inspection
 from mmort.original import shims
 from mmort.original.adapters import Adapter, Classification, Segmentation
-from mmort.original.building import build, load
+from mmort.original.building import Original, build, load
 from mmort.original.ends import compare
 from mmort.original.inputs import Inputs
 from mmort.original.poses import Pose
-from mmort.original.texts import TextRecognition
+from mmort.original.texts import text_adapter
 from mmort.predict import FixedSizeWarning, read_image
 from mmort.predict.fixed_size import mismatch
 
 _OF_DETECTORS = ("texts", "open_vocabulary", "vocabulary", "skip_postprocess", "paste_masks", "show")
 """Options that have no meaning here."""
 
-_ADAPTERS: dict[str, type[Adapter]] = {
+_ADAPTERS: dict[str, Callable[[Original], Adapter]] = {
     "mmpretrain": Classification,
     "mmseg": Segmentation,
     "mmpose": Pose,
-    "mmocr": TextRecognition,
+    "mmocr": text_adapter,
 }
 """What becomes the file of a model, by the module of its package."""
 
@@ -72,7 +72,7 @@ def export_original(
 
 def check_original(config: PathLike, options: ExportOptions, progress: Callable[[str], None]) -> str:
     """Implement `mmort.original.check`."""
-    with Steps(progress) as steps, TemporaryDirectory() as folder:
+    with Steps(progress) as steps, temporary_folder() as folder:
         draft_of = _prepared(config, None, read_image(DEFAULT_IMAGE), options, steps)
         with shims.applied():
             draft_of.check(Path(folder, "x.onnx"))
@@ -135,7 +135,7 @@ def _size(adapter: Adapter, metadata: contract.Metadata, options: ExportOptions)
     """Return the only height and width of inputs; None if the file takes all sizes."""
     preprocessing = metadata.preprocessing
     assert preprocessing is not None
-    if adapter.task is not SEGMENTATION:
+    if adapter.task not in (SEGMENTATION, TEXT_DETECTION):
         if options.shape is not None or options.dynamic_export is not None:
             raise ValueError(
                 f"export: shape and dynamic_export must not be set for {adapter.task.name}: the file takes images of "

@@ -24,7 +24,7 @@ from mmort.predict.predictor import Predictor
 from mmort.tables import lay_out
 
 STAGES = "read", "preprocess", "run", "postprocess"
-"""What is timed: files decoded; images resized, normalized and padded; the network; detections made of its outputs."""
+"""The timed stages: decoding of files; resizing, normalizing and padding; the network; postprocessing."""
 
 MIN_WARM_UP, MAX_WARM_UP = 2, 10
 """Batches that run before the timed ones: a new size of input makes an engine allocate memory."""

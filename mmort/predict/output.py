@@ -13,7 +13,8 @@ from mmort._files.outputs import inside, make_folder, require_folder, write_outp
 from mmort._files.text import path_text
 from mmort.detections.detections import Detections
 from mmort.detections.drawing import draw_beside
-from mmort.images import read_image, write_image
+from mmort.detections.text_regions import TextRegions
+from mmort.images import ColorType, read_image, write_image
 from mmort.predict.image_files import identity
 
 _WRITABLE = (".bmp", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -188,7 +189,8 @@ class AnnotatedImages:
 
     def write(self, image: Path, *versions: Detections) -> None:
         """Draw detections on an image, and write it; several versions side by side."""
-        drawn = draw_beside(read_image(image), versions)
+        color_type: ColorType = versions[0].color_type if isinstance(versions[0], TextRegions) else "color"
+        drawn = draw_beside(read_image(image, color_type), versions)
         write_image(_ready(self._directory, self.path(image)), drawn)
         self._written.add(image)
         self._earlier.discard(image)

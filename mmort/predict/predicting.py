@@ -11,8 +11,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mmort._files.inputs import open_regular
 from mmort._files.outputs import inside, make_folder, require_folder
+from mmort._kernels import as_integer
 from mmort.contract import SEGMENTATION
 from mmort.detections.detections import Detections
 from mmort.images import Image
@@ -21,6 +24,7 @@ from mmort.predict.image_files import is_pattern, list_images
 from mmort.predict.output import AnnotatedImages, LabelMaps, Record
 from mmort.predict.poses import PosePredictor
 from mmort.predict.predictor import Predictor
+from mmort.predict.text_reading import TextReader
 from mmort.predict.video import AnnotatedVideo, Frame, Video, is_video
 from mmort.predict.windows import Windows, predict_windows
 
@@ -160,8 +164,8 @@ def predict(
         raise TypeError(f"predict: predictor must be a Predictor, got {type(predictor).__name__}")
     options = PredictOptions() if options is None else options
     source: str | int | None
-    if isinstance(images, int):
-        source = images
+    if isinstance(images, (int, np.integer, np.bool_)):
+        source = as_integer("predict", "the number of a camera", images)
     else:
         sources = [images] if isinstance(images, (str, os.PathLike)) else [*images]
         if not sources:
@@ -334,7 +338,7 @@ def _predict_video(
 
 
 def _name(source: str | int) -> str:
-    """Return what a video or camera is called in the record."""
+    """Return the name of a video or camera in the record."""
     return f"camera {source}" if isinstance(source, int) else source
 
 
@@ -356,7 +360,7 @@ def _record(stack: ExitStack, predictor: Predictor, options: PredictOptions) -> 
 
 
 def _digest(path: str) -> str:
-    """Return what a file is known by."""
+    """Return the identity of a file."""
     digest = hashlib.sha256()
     with open_regular("model", path) as file:
         while chunk := file.read(2**20):
@@ -372,17 +376,19 @@ def _maps(predictor: Predictor, options: PredictOptions, paths: Sequence[Path]) 
 
 
 def _written(record: Record | None, maps: LabelMaps | None) -> dict[Path, str]:
-    """Return what a run recorded, and where."""
+    """Describe the record of a run, and where it is."""
     written = {} if record is None else {record.path: record.describe()}
     return written | ({} if maps is None else {Path(maps.directory): "the label of each pixel"})
 
 
 def _settings(predictor: Predictor, options: PredictOptions) -> dict[str, Any]:
-    """Return what the detections depend on."""
+    """Return the settings that the detections depend on."""
     network, windows = predictor.network, options.windows
     if not isinstance(network, DetectorFile):
         raise ValueError(f"predict: output is for the predictor of a file, got one of {type(network).__name__}")
     further: dict[str, Any] = {} if network.prompt is None else {"texts": asdict(network.prompt)}
+    if isinstance(predictor, TextReader):
+        further = {"recognizer": _settings(predictor.recognizer, options)}
     if isinstance(predictor, PosePredictor) and predictor.detector is not None:
         further = {"detector": _settings(predictor.detector, options), "pose classes": predictor.pose_classes}
     return {**further, **network.computed_by} | {

@@ -23,12 +23,15 @@ from mmort.contract import (
     DETECTION,
     POSE,
     SEGMENTATION,
+    TEXT_DETECTION,
     TEXT_RECOGNITION,
     Prepared,
     Preprocessing,
     SegmentationFormat,
     Task,
+    TextDetectionFormat,
 )
+from mmort.contract.names import as_names
 from mmort.detections.detections import Detections
 from mmort.images import Image, decode_image
 from mmort.predict.classification import ClassPostprocessing
@@ -41,6 +44,7 @@ from mmort.predict.postprocessing import Postprocessing
 from mmort.predict.reading import Chunk, Reader
 from mmort.predict.recognition import TextPostprocessing
 from mmort.predict.segmentation import SegmentationPostprocessing, logits_of
+from mmort.predict.text_detection import TextDetectionPostprocessing
 from mmort.predict.video import is_video
 
 ImageSource: TypeAlias = Image | str | os.PathLike[str] | bytes
@@ -48,10 +52,10 @@ ImageSource: TypeAlias = Image | str | os.PathLike[str] | bytes
 
 
 Result: TypeAlias = Detections | Any
-"""`Detections`; of files of another task, `mmort.predict.Classes`, `SegmentationMap` or `RecognizedText`."""
+"""`Detections`; of files of another task, `Classes`, `SegmentationMap`, `RecognizedText` or `TextRegions`."""
 
 _Batch: TypeAlias = tuple[list["Result | Exception"], bool, Exception | None]
-"""What a batch gave, whether it is the last one, and what the iterator of images raised then."""
+"""The results of a batch, whether it is the last one, and the error that then came from the iterator of images."""
 
 
 def _refuse_video(path: str | os.PathLike[str]) -> None:
@@ -62,10 +66,13 @@ def _refuse_video(path: str | os.PathLike[str]) -> None:
         )
 
 
-def _postprocessing(
-    network: Network, classes: tuple[str, ...], score_threshold: float
-) -> Postprocessing | ClassPostprocessing | SegmentationPostprocessing | TextPostprocessing:
-    """Return what is done with the outputs of a network, by its task."""
+_Postprocessing: TypeAlias = (
+    Postprocessing | ClassPostprocessing | SegmentationPostprocessing | TextDetectionPostprocessing | TextPostprocessing
+)
+
+
+def _postprocessing(network: Network, classes: tuple[str, ...], score_threshold: float) -> _Postprocessing:
+    """Return the postprocessing of a network's outputs, by its task."""
     detections = Postprocessing(classes, score_threshold)  # which checks the threshold
     if not isinstance(network, DetectorFile) or task_of(network) in (DETECTION, POSE):
         return detections
@@ -76,6 +83,10 @@ def _postprocessing(
         if metadata.recognition is None:
             raise ValueError(f"Predictor: {network.path} has no recognition in its metadata, which has the characters")
         return TextPostprocessing(classes, score_threshold, metadata.recognition)
+    if task_of(network) is TEXT_DETECTION:
+        of_text, preprocessing = metadata.text_detection or TextDetectionFormat(), metadata.preprocessing
+        color_type = "color" if preprocessing is None else preprocessing.color_type
+        return TextDetectionPostprocessing(classes, score_threshold, of_text, color_type)
     assert task_of(network) is SEGMENTATION
     format = metadata.segmentation or SegmentationFormat()
     return SegmentationPostprocessing(classes, score_threshold, format, metadata.palette)
@@ -180,7 +191,8 @@ class Predictor:
         self.network: Network = network
         self.preprocessing = preprocessing
         self._warned_of_padding = False
-        self._postprocessing = _postprocessing(network, tuple(classes or ()), score_threshold)
+        named = () if classes is None else as_names("Predictor", classes)
+        self._postprocessing = _postprocessing(network, named, score_threshold)
 
     def with_texts(self, texts: Texts) -> Predictor:
         """Return a predictor that looks for something else, and shares the detector and its memory with this one.
@@ -392,7 +404,7 @@ class Predictor:
         number, *sides = self.network.input_shape
         separates = isinstance(self.network, DetectorFile) and self.network.contract.is_adopted and None in sides
         # Neither MMSegmentation nor MMOCR pads an image that is tested to the size of another.
-        separates |= self.task in (SEGMENTATION, TEXT_RECOGNITION)
+        separates |= self.task in (SEGMENTATION, TEXT_DETECTION, TEXT_RECOGNITION)
         groups: dict[tuple[int, int] | None, list[int]] = {}
         for index, image in enumerate(images):
             groups.setdefault(image.pad_shape if separates else None, []).append(index)

@@ -26,6 +26,7 @@ from mmort.contract import (
     Preprocessing,
     RecognitionFormat,
     SegmentationFormat,
+    TextDetectionFormat,
     check,
     read,
     read_metadata,
@@ -155,6 +156,7 @@ def test_every_field_is_written():
             "udp", ("hip", "knee"), 1.5, True, 3.0, 7, ((0, 1),), ((1, 2, 3),) * 2, ((4, 5, 6),), (0.1, 0.2)
         ),
         recognition=RecognitionFormat("ctc", ("a", "b"), 1, 0, (1,)),
+        text_detection=TextDetectionFormat("quad", 0.5, 0.4, 3, 2, 0.1, 7),
         palette=((1, 2, 3),),
         thresholds={},
         angle_version="oc",
@@ -204,7 +206,7 @@ def test_files_of_mmdetection_state_nothing():
         (
             {"version": VERSION, "task": "a later one"},
             "mmort_contract.task must be 'detection' or 'classification' or 'segmentation' or 'keypoints' or "
-            "'text recognition', got \"a later one\"",
+            "'text recognition' or 'text detection', got \"a later one\"",
         ),
         ({"version": 0, "task": "detection"}, r"mmort_contract.version must be an integer from 1 to \d+, got 0"),
         ({"version": True, "task": "detection"}, r"mmort_contract.version must be an integer from 1 to \d+, got true"),

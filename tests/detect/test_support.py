@@ -105,4 +105,7 @@ def test_command_of_several_configs(tmp_path, capsys):
     ]
     assert err == "mmort: error: 2 of 3 configs are not supported\n"
     assert main(["export", good, "a.pth", "b.pth"]) == 2
-    assert capsys.readouterr().err == "mmort: error: export: there must be one CHECKPOINT, got a.pth and b.pth\n"
+    assert capsys.readouterr().err == (
+        f"mmort: error: export: there must be one CONFIG and one CHECKPOINT, got {good}, a.pth, b.pth; a deploy config "
+        "of MMDeploy is not needed\n"
+    )

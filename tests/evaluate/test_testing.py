@@ -42,7 +42,7 @@ def test_the_result_has_figures_and_files(network, digits, tmp_path):
     assert result.written == {
         files["output"]: "",
         **dict.fromkeys(rows, ""),
-        tmp_path: "4 images, annotated",
+        tmp_path: "4 annotated images",
         files["metrics_json"]: "",
     }
     assert len(pickle.loads(files["output"].read_bytes())) == 4
@@ -96,7 +96,7 @@ def test_an_image_that_cannot_be_drawn_counts(network, digits, tmp_path, monkeyp
     monkeypatch.setattr("mmort.predict.output.draw_beside", failing)
     result = mmort.evaluate.test(network, digits, options=Options(metrics=["bbox"], show_dir=tmp_path))
     assert result.not_drawn == (f"{demo.IMAGES[0]}: no room",)
-    assert result.written == {tmp_path: "3 images, annotated"}
+    assert result.written == {tmp_path: "3 annotated images"}
     assert result.metrics.figures["bbox_mAP_50"] > 0.9
 
 

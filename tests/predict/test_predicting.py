@@ -38,7 +38,7 @@ def test_a_second_run_has_nothing_to_do(tiny, photos, tmp_path):
         outcomes.clear()
     assert result.written == {
         tmp_path / "out" / "detections.jsonl": "3 images, 3 of them by an earlier run",
-        tmp_path / "shown": "3 images, annotated, 3 of them by an earlier run",
+        tmp_path / "shown": "3 annotated images, 3 of them by an earlier run",
     }
 
 
