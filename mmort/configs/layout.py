@@ -207,6 +207,11 @@ class DetectorConfig:
         data: Mapping[str, Any] = data_set
         return data
 
+    @property
+    def outer_test_data_set(self) -> Mapping[str, Any]:
+        """The config of the test data set, which may hold others; an empty one if there is none, or a list of them."""
+        return self._test_data if isinstance(self._test_data, Mapping) else {}
+
     @cached_property
     def test_data_sets(self) -> list[Mapping[str, Any]]:
         """The configs of the test data sets, one or more.
