@@ -93,13 +93,13 @@ def run(arguments: argparse.Namespace) -> str | None:
     except ModuleNotFoundError:
         raise ImportError("mmort predict needs tqdm: pip install 'mmort[predict]'") from None
     from mmort.predict import PredictOptions, predict
-    from mmort.predict.image_files import SUFFIXES
+    from mmort.predict.image_files import IMAGE_SUFFIXES
 
     if STANDARD_INPUT in arguments.images:
         _predict_standard_input(arguments)
         return None
     check_new_folder("--output", arguments.output, (".json", ".jsonl"), f"a file: --json > {arguments.output}")
-    check_new_folder("--show-dir", arguments.show_dir, SUFFIXES)
+    check_new_folder("--show-dir", arguments.show_dir, IMAGE_SUFFIXES)
     options = PredictOptions(
         output=arguments.output,
         show_dir=arguments.show_dir,
@@ -140,6 +140,8 @@ def _predict_standard_input(arguments: argparse.Namespace) -> None:
         raise UsageError("predict: --window and --engine ray are for image files")
     if arguments.output is not None or arguments.show_dir is not None:
         raise UsageError("predict: an image on standard input has no name, for --output and --show-dir; save it first")
+    if sys.stdin is None:  # closed by the shell
+        raise UsageError("predict: - is the image on standard input, which is closed")
     predictor, content = _predictor(arguments), sys.stdin.buffer.read(MAX_STANDARD_INPUT + 1)
     if len(content) > MAX_STANDARD_INPUT:
         raise ValueError(f"standard input: an image must have at most {MAX_STANDARD_INPUT} bytes there; save it first")
@@ -187,9 +189,9 @@ def _predictor(arguments: argparse.Namespace) -> Predictor:
         from mmort.configs.layout import DetectorConfig
 
         config, classes = read_config(arguments.config), network.classes
-        inclusive = network.preprocessing is not None and network.preprocessing.inclusive_boxes
+        of_boxes = {} if network.preprocessing is None else network.preprocessing.box_settings
         settings = {
-            "preprocessing": Preprocessing.from_config(config, inclusive_boxes=inclusive),
+            "preprocessing": Preprocessing.from_config(config, **of_boxes),
             "classes": classes if network.takes_texts else DetectorConfig(config).classes(classes or ()),
         }
     elif network.preprocessing is None:

@@ -39,13 +39,13 @@ def list_inputs(option: str, sources: Iterable[str]) -> list[Path]:
         If a file does not exist.
     """
     from mmort.predict import list_images
-    from mmort.predict.image_files import SUFFIXES
+    from mmort.predict.image_files import IMAGE_SUFFIXES
 
     files: list[Path] = []
     for source in sources:
         folder = Path(source)
         arrays = sorted(folder.glob("*.npz")) if source and folder.is_dir() else []
-        if arrays and any(file.suffix.lower() in SUFFIXES for file in folder.iterdir()):
+        if arrays and any(file.suffix.lower() in IMAGE_SUFFIXES for file in folder.iterdir()):
             raise ValueError(f"{option} must have either images or .npz files, got both: {folder}")
         files += arrays or list_images(source)
     for file in files:

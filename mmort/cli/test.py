@@ -99,10 +99,10 @@ def run(arguments: argparse.Namespace) -> str | None:
     from mmort.configs import parse_options
     from mmort.evaluate.testing import SUBMISSION_OPTIONS
     from mmort.predict import DetectorFile
-    from mmort.predict.image_files import SUFFIXES
+    from mmort.predict.image_files import IMAGE_SUFFIXES
 
     of_metrics = parse_options(arguments.eval_options)
-    check_new_folder("--show-dir", arguments.show_dir, SUFFIXES)
+    check_new_folder("--show-dir", arguments.show_dir, IMAGE_SUFFIXES)
     options = mmort.evaluate.TestOptions(
         metrics=arguments.eval or (),
         metric_options=of_metrics,

@@ -89,7 +89,9 @@ class Classes(Drawable):
         return scores
 
     def top(self, count: int) -> Classes:
-        """Return the `count` most probable classes."""
+        """Return the `count` most probable classes; ValueError if it is negative."""
+        if count < 0:
+            raise ValueError(f"Classes: count must not be negative, got {count}")
         return Classes(self.scores[:count], self.labels[:count], self.names[:count], self.image_size)
 
     def to_dict(self) -> dict[str, Any]:

@@ -67,7 +67,7 @@ class Detections(Drawable):
     Raises
     ------
     ValueError
-        If the shapes do not match.
+        If the shapes do not match, or labels are fractions.
 
     Examples
     --------
@@ -203,8 +203,13 @@ class Detections(Drawable):
         return Detections.merge([self, other])
 
     def __post_init__(self) -> None:
+        labels = np.asarray(self.labels)
+        if labels.dtype.kind == "f" and not all(map(float.is_integer, labels.ravel().tolist())):
+            raise ValueError(f"Detections: labels must be integers, got {labels}")
         for name, dtype in (("boxes", np.float32), ("scores", np.float32), ("labels", np.int64)):
             object.__setattr__(self, name, np.asarray(getattr(self, name), dtype))
+        if self.boxes.shape == (0,):  # an empty list
+            object.__setattr__(self, "boxes", self.boxes.reshape(0, 4))
         count = len(self.boxes)
         shapes = self.boxes.shape, self.scores.shape, self.labels.shape
         if shapes != ((count, 4), (count,), (count,)):
@@ -382,6 +387,8 @@ class Detections(Drawable):
             known = category_ids if isinstance(category_ids, Mapping) else range(len(category_ids))
             if missing := sorted({*self.labels.tolist()} - {*known}):
                 raise ValueError(f"to_coco: category_ids must have an id for each label, got none for {missing[0]}")
+        if isinstance(image_id, np.integer):  # which JSON does not have
+            image_id = int(image_id)
         entries: list[dict[str, Any]] = []
         for (x1, y1, x2, y2), score, label in zip(
             self.boxes.tolist(), self.scores.tolist(), self.labels.tolist(), strict=True

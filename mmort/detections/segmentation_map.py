@@ -114,7 +114,7 @@ class SegmentationMap(Drawable):
         Raises
         ------
         ValueError
-            If no class is called so.
+            If no class is called so, or has this label.
         """
         if isinstance(name, str):
             if name not in self.class_names:
@@ -122,6 +122,10 @@ class SegmentationMap(Drawable):
                     f"SegmentationMap: no class is called {name!r}; classes: {', '.join(self.class_names)}"
                 )
             name = self.class_names.index(name)
+        elif not 0 <= name < len(self.class_names):
+            raise ValueError(
+                f"SegmentationMap: labels of classes are from 0 to {len(self.class_names) - 1}, got {name}"
+            )
         mask: NDArray[np.bool_] = self.map == name
         return mask
 

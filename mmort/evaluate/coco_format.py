@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mmort._files.inputs import read_bytes
+from mmort.contract.names import as_names
 from mmort.evaluate.dataset import DatasetImage
 from mmort.limits import MAX_ANNOTATED_PIXELS, MAX_COCO_COORDINATE, MAX_PATH, MAX_POLYGON_RATIO
 
@@ -141,7 +142,7 @@ def categories_of(
         If the file lacks one of the classes, or has it twice, or it is twice among them.
     """
     names = [category["name"] for category in annotations["categories"]]
-    classes = tuple(names if classes is None else classes)
+    classes = as_names("evaluate", names if classes is None else classes)
     missing = [name for name in classes if name not in names]
     if missing:
         raise ValueError(

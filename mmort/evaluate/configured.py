@@ -42,7 +42,7 @@ _OPTIONS = {
 }
 """The options of data sets by the first of their metrics."""
 
-_SUFFIXES = {".json": "CocoDataset", ".txt": "VOCDataset", ".yaml": "YoloDataset", ".yml": "YoloDataset"}
+_ANNOTATION_SUFFIXES = {".json": "CocoDataset", ".txt": "VOCDataset", ".yaml": "YoloDataset", ".yml": "YoloDataset"}
 """The types of data sets by the suffix of an annotation file that is given instead of the config's."""
 
 
@@ -101,7 +101,7 @@ def dataset_of(
         If MMDetection measures a data set of this type by another metric.
     """
     replaced = _Arguments(annotation_file, image_dir, data_root, labels_by_name)
-    if annotation_file is not None and _SUFFIXES.get(Path(annotation_file).suffix) == "YoloDataset":
+    if annotation_file is not None and _ANNOTATION_SUFFIXES.get(Path(annotation_file).suffix) == "YoloDataset":
         if image_dir is not None:
             raise ValueError("evaluate: data.yaml has the directory of the images, so image_dir must not be given")
         return YoloDataset(
@@ -148,7 +148,7 @@ def _open(
     if replaced.annotation_file is not None and Path(replaced.annotation_file).is_dir():
         kind = "DOTADataset"
     elif replaced.annotation_file is not None and not (kind in _OF_JSON and suffix == ".json"):
-        kind = _SUFFIXES.get(suffix, kind)
+        kind = _ANNOTATION_SUFFIXES.get(suffix, kind)
     root = _Root(config, entry, replaced.data_root)
     prefix = entry.get("img_prefix")
     if prefix is None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from mmort._files.inputs import read_text
 from mmort.configs.schema import plain_type
 from mmort.contract import SEGMENTATION, Task
+from mmort.contract.names import as_names
 from mmort.detections.segmentation_map import SegmentationMap
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
 from mmort.evaluate.option_checks import option_values
@@ -175,7 +176,7 @@ class SegmentationDataset(Dataset):
         settings: SegmentationSettings | None = None,
     ) -> None:
         self.settings = settings or SegmentationSettings()
-        self.classes = tuple(classes)
+        self.classes = as_names("evaluate", classes)
         folder, suffix = Path(images), self.settings.img_suffix
         if listed is not None and not Path(listed).is_dir():
             names = [line.strip() for line in read_text("annotation file", listed).splitlines()]

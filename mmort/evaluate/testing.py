@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -212,7 +213,7 @@ def test(
         raise ValueError("test: tta needs a config, which has the views, and runs on this machine")
     views = None
     if options.tta and config is not None:
-        views = AugmentedViews.from_config(config, inclusive_boxes=_has_inclusive_boxes(network))
+        views = AugmentedViews.from_config(config, **_box_settings(network))
     masks = True if options.output or submission or (options.report and network.has_masks) else None
     evaluation = Evaluation(dataset, options.metrics, masks=masks, **of_metrics)
     task = task_of(network)
@@ -338,7 +339,7 @@ def _scored(
     metrics = dataset.score(results, options.metrics, of_metrics) if options.metrics else None
     if metrics is not None and options.metrics_json is not None:
         figures = metrics.figures | ({"classwise": metrics.classwise} if metrics.classwise else {})
-        write_output(options.metrics_json, json.dumps(_rounded(figures), indent=2) + "\n")
+        write_output(options.metrics_json, json.dumps(_rounded(figures), indent=2, allow_nan=False) + "\n")
         written[Path(options.metrics_json)] = ""
     not_drawn: tuple[str, ...] = ()
     if options.report is not None:
@@ -389,9 +390,9 @@ def _submission(dataset: Dataset, options: dict[str, Any], *, force: bool) -> tu
     return submission
 
 
-def _has_inclusive_boxes(network: TrainedNetwork) -> bool:
-    """Return whether boxes of a network end with their last pixel."""
-    return network.preprocessing is not None and network.preprocessing.inclusive_boxes
+def _box_settings(network: TrainedNetwork) -> dict[str, bool]:
+    """Return what a network says of its boxes, which no config does."""
+    return {} if network.preprocessing is None else network.preprocessing.box_settings
 
 
 def _preprocessing(network: TrainedNetwork, config: dict[str, Any] | None) -> Preprocessing:
@@ -405,7 +406,7 @@ def _preprocessing(network: TrainedNetwork, config: dict[str, Any] | None) -> Pr
             )
         return network.preprocessing
     try:
-        preprocessing = Preprocessing.from_config(config, inclusive_boxes=_has_inclusive_boxes(network))
+        preprocessing = Preprocessing.from_config(config, **_box_settings(network))
     except ValueError as error:
         if network.preprocessing is None:
             raise
@@ -454,7 +455,7 @@ def _show(title: str, image: Image) -> None:
 
 
 def _rounded(figures: Any) -> Any:
-    """Return figures, also those in dicts, with four digits."""
+    """Return figures, also those in dicts, with four digits; None, which JSON has, for one that is not defined."""
     if isinstance(figures, dict):
         return {name: _rounded(value) for name, value in figures.items()}
-    return round(figures, 4)
+    return None if math.isnan(figures) else round(figures, 4)

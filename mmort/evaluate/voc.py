@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmort._files.inputs import open_regular, read_text
+from mmort.contract.names import as_names
 from mmort.evaluate.coco_format import listed
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
 from mmort.evaluate.image_objects import ImageObjects
@@ -85,7 +86,7 @@ class VocDataset(Dataset):
         image_subdir: str = "JPEGImages",
         annotation_subdir: str = "Annotations",
     ) -> None:
-        self.folder, self.classes = Path(folder), tuple(classes)
+        self.folder, self.classes = Path(folder), as_names("evaluate", classes)
         self.annotation_dir = self.folder / annotation_subdir
         image_dir, lines = self.folder / image_subdir, read_text("image set", image_set).splitlines()
         names = list(filter(None, map(str.strip, lines)))

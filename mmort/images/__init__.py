@@ -306,19 +306,31 @@ def write_image(path: str | os.PathLike[str], image: Image) -> None:
     path : path
         Its suffix, such as ``.png`` or ``.jpg``, decides about the format.
     image : ndarray of uint8, (H, W, 3)
-        Blue, green, red.
+        Blue, green, red; or grey, (H, W) or (H, W, 1), or with an opacity, (H, W, 4).  PNG and TIFF files may have
+        uint16.
 
     Raises
     ------
     ValueError
-        If OpenCV writes no format with this suffix.
+        If OpenCV writes no format with this suffix, or the image is not of this shape and dtype.
+    TypeError
+        If `image` is not an array.
     OSError
         If the file cannot be written.
     ImportError
         If OpenCV is not installed.
     """
+    if not isinstance(image, np.ndarray):
+        raise TypeError(f"write_image: image must be a numpy array, got {type(image).__name__}")
     cv2 = opencv()
     suffix = Path(path).suffix
+    is_image = image.ndim == 2 or (image.ndim == 3 and image.shape[2] in (1, 3, 4))
+    dtypes = ("uint8", "uint16") if suffix.lower() in (".png", ".tif", ".tiff") else ("uint8",)
+    if not is_image or not image.size or image.dtype not in dtypes:
+        raise ValueError(
+            f"{path}: an image must be [H, W, 3], [H, W] or [H, W, 4] of {' or '.join(dtypes)}, got {[*image.shape]} "
+            f"of {image.dtype}"
+        )
     try:
         _, data = cv2.imencode(suffix, image)
     except cv2.error:

@@ -6,12 +6,12 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from torch import Tensor
 
 import mmort
 from mmort import contract
+from mmort._files.drafts import temporary_folder
 from mmort.configs import parse_options, read_config
 from mmort.configs.overrides import refuse_unread
 from mmort.configs.packages import PACKAGES, package_of
@@ -72,7 +72,7 @@ def export_original(
 
 def check_original(config: PathLike, options: ExportOptions, progress: Callable[[str], None]) -> str:
     """Implement `mmort.original.check`."""
-    with Steps(progress) as steps, TemporaryDirectory() as folder:
+    with Steps(progress) as steps, temporary_folder() as folder:
         draft_of = _prepared(config, None, read_image(DEFAULT_IMAGE), options, steps)
         with shims.applied():
             draft_of.check(Path(folder, "x.onnx"))

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmort.contract import DETECTION, POSE, PoseFormat, Prepared, Preprocessing
+from mmort.contract.names import as_names
 from mmort.detections.detections import Detections
 from mmort.images import Image, as_image, decode_image, opencv
 from mmort.predict.engines.network import DetectorFile, Network, task_of
@@ -242,9 +243,10 @@ def _classes_of(detector: Predictor | None, classes: Sequence[str] | None) -> tu
         return (PERSON,) if PERSON in known and len(known) > 1 else ()
     if detector is None:
         raise ValueError("PosePredictor: pose_classes are for a detector, and there is none")
+    classes = as_names("PosePredictor", classes)
     if unknown := [name for name in classes if name not in known]:
         raise ValueError(
             f"PosePredictor: pose_classes must be among the detector's, got {unknown[0]!r}; its classes: "
             f"{', '.join(known[:10])}{', ...' if len(known) > 10 else ''}"
         )
-    return tuple(classes)
+    return classes

@@ -11,8 +11,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mmort._files.inputs import open_regular
 from mmort._files.outputs import inside, make_folder, require_folder
+from mmort._kernels import as_integer
 from mmort.contract import SEGMENTATION
 from mmort.detections.detections import Detections
 from mmort.images import Image
@@ -161,8 +164,8 @@ def predict(
         raise TypeError(f"predict: predictor must be a Predictor, got {type(predictor).__name__}")
     options = PredictOptions() if options is None else options
     source: str | int | None
-    if isinstance(images, int):
-        source = images
+    if isinstance(images, (int, np.integer, np.bool_)):
+        source = as_integer("predict", "the number of a camera", images)
     else:
         sources = [images] if isinstance(images, (str, os.PathLike)) else [*images]
         if not sources:

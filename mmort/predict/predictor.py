@@ -31,6 +31,7 @@ from mmort.contract import (
     Task,
     TextDetectionFormat,
 )
+from mmort.contract.names import as_names
 from mmort.detections.detections import Detections
 from mmort.images import Image, decode_image
 from mmort.predict.classification import ClassPostprocessing
@@ -190,7 +191,8 @@ class Predictor:
         self.network: Network = network
         self.preprocessing = preprocessing
         self._warned_of_padding = False
-        self._postprocessing = _postprocessing(network, tuple(classes or ()), score_threshold)
+        named = () if classes is None else as_names("Predictor", classes)
+        self._postprocessing = _postprocessing(network, named, score_threshold)
 
     def with_texts(self, texts: Texts) -> Predictor:
         """Return a predictor that looks for something else, and shares the detector and its memory with this one.

@@ -397,6 +397,28 @@ def test_files_that_are_not_images(tmp_path):
             settings(array)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"size": "64"}, "size must be a width and a height, got '64'"),
+        ({"size": (64, 64, 3)}, "size must be a width and a height"),
+        ({"edge": 64, "crop": "64"}, "crop must be a width and a height, got '64'"),
+        ({"keep_ratio": "False"}, "keep_ratio must be True or False, got 'False'"),
+        ({"to_rgb": 1}, "to_rgb must be True or False, got 1"),
+        ({"std": (1, 1e-50, 1)}, "std must be from 1e-08 to 1e+30, got"),
+        ({"mean": (1e39, 0, 0)}, "mean must be from 0 to 1e+30, got"),
+    ],
+)
+def test_settings_of_another_type_or_range(arguments, message):
+    with pytest.raises(ValueError, match=re.escape(f"preprocessing: {message}")):
+        Preprocessing(**arguments)
+
+
+def test_the_bounds_of_mean_and_std_give_finite_inputs():
+    prepare = Preprocessing(mean=(-1e30, 1e30, 0), std=(1e-8, -1e-8, 1e30), to_float32=True)
+    assert np.isfinite(prepare(np.full((2, 2, 3), 255, np.uint8)).input).all()
+
+
 @pytest.mark.parametrize(("mean", "shown"), [(0, "(0,)"), ([1, 2], "(1, 2)")])
 def test_means_of_other_than_three_channels(mean, shown):
     with pytest.raises(ValueError, match=re.escape(f"preprocessing: mean must be 3 numbers, got {shown}")):

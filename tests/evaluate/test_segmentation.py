@@ -1,10 +1,13 @@
-"""Maps of labels are read as MMSegmentation reads them, whatever the files' depth and format."""
+"""Data sets of maps of labels, read as MMSegmentation reads them, and of classified images."""
+
+import json
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from mmort.evaluate import Evaluation
+from mmort.evaluate import ClassificationDataset, Evaluation, testing
+from mmort.evaluate import TestOptions as Options
 from mmort.evaluate.segmentation import SegmentationDataset, SegmentationSettings
 from mmort.images import read_label_map
 from mmort.predict import SegmentationMap
@@ -83,6 +86,23 @@ def test_a_foreground_that_is_not_found(tmp_path):
     assert figures(data, LABELS)["mIoU"] == 100
 
 
+def test_figures_that_are_not_defined(tmp_path):
+    """Where all pixels are ignored; JSON has no NaN."""
+    data = dataset(tmp_path, np.full((4, 5), 255, np.uint8), ("a", "b"))
+    options = Options(metrics=("mIoU",), metrics_json=tmp_path / "metrics.json")
+    found = data.result_of(data.images[0], SegmentationMap(np.zeros((4, 5), np.uint8), ("a", "b")))
+    result = testing._scored(data, [found], options, {}, None, "a")
+    assert np.isnan(result.metrics.figures["mIoU"])
+    figures = json.loads((tmp_path / "metrics.json").read_text(), parse_constant=pytest.fail)
+    assert figures == {"aAcc": 0, "mIoU": None, "mAcc": None}
+
+
+def test_names_of_classes(tmp_path):
+    with pytest.raises(TypeError, match=r"evaluate: classes must be a sequence of names, such as .* got 'ab'"):
+        dataset(tmp_path, LABELS, "ab")
+    assert dataset(tmp_path / "array", LABELS, np.array(["a", "b"])).classes == ("a", "b")
+
+
 def test_more_than_256_classes(tmp_path):
     """A map that `SegmentationMap.to_png` writes is the truth of itself."""
     names, labels = tuple(map(str, range(301))), np.arange(300, dtype=np.uint16).reshape(15, 20)
@@ -94,3 +114,12 @@ def test_more_than_256_classes(tmp_path):
     np.testing.assert_array_equal(reduced.ravel(), [255, *range(254), 255, *range(255, 299)])
     chosen = dataset(tmp_path / "chosen", labels, ("b", "a"), classes=("a", "b", "c")).truth(0)
     np.testing.assert_array_equal(chosen.ravel(), [1, 0, 255, *range(3, 300)])
+
+
+def test_hidden_folders_are_no_classes(tmp_path):
+    for name in (".git", "cat", "dog"):
+        (tmp_path / name).mkdir()
+        Image.fromarray(LABELS).save(tmp_path / name / "a.png")
+    for names in (None, ["cat", "dog"], np.array(["cat", "dog"])):
+        dataset = ClassificationDataset(tmp_path, classes=names)
+        assert (dataset.classes, dataset.labels) == (("cat", "dog"), (0, 1))

@@ -233,3 +233,25 @@ def test_write_image(tmp_path):
             write_image(tmp_path / name, image)
     with pytest.raises(FileNotFoundError):
         write_image(tmp_path / "absent" / "image.png", image)
+    deep = image.astype(np.uint16) * 257
+    for name, values in (("grey.png", image[..., 0]), ("deep.png", deep), ("deep.tif", deep)):
+        write_image(tmp_path / name, values)
+        np.testing.assert_array_equal(read_image(tmp_path / name, "unchanged").squeeze(), values)
+
+
+@pytest.mark.parametrize(
+    ("name", "image", "message"),
+    [
+        ("a.png", np.full((4, 5, 3), 0.5), r"a.png: .* of uint8 or uint16, got \[4, 5, 3\] of float64"),
+        ("a.png", np.ones((4, 5, 3), bool), "got .* of bool"),
+        ("a.png", np.zeros((0, 5, 3), np.uint8), r"got \[0, 5, 3\] of uint8"),
+        ("a.png", np.zeros((4, 5, 2), np.uint8), r"got \[4, 5, 2\] of uint8"),
+        ("a.jpg", np.full((4, 5, 3), 700, np.uint16), "of uint8, got .* of uint16"),  # OpenCV would write 255
+    ],
+)
+def test_arrays_that_are_no_images_are_not_written(tmp_path, name, image, message):
+    with pytest.raises(ValueError, match=message):
+        write_image(tmp_path / name, image)
+    with pytest.raises(TypeError, match="write_image: image must be a numpy array, got list"):
+        write_image(tmp_path / name, image.tolist())
+    assert not (tmp_path / name).exists()

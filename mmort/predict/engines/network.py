@@ -65,6 +65,7 @@ class DetectorFile:
     Attributes
     ----------
     path : str
+        Absolute, so that another working directory makes no difference.
     contract : DetectorContract
     threads : int or None
         Threads for the operators; None is one for each core.
@@ -87,7 +88,8 @@ class DetectorFile:
     def __init__(
         self, path: str, interface: Interface, *, threads: int | None, parallel: int, **of_engine: Any
     ) -> None:
-        self.path, self.threads, self.parallel, self.contract = path, threads, parallel, read(path, interface)
+        self.path, self.threads, self.parallel = os.path.abspath(path), threads, parallel
+        self.contract = read(path, interface)
         self._options = {"threads": threads, "parallel": parallel, **of_engine}
         if self.contract.takes_proposals:
             raise ValueError(
