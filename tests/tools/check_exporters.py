@@ -32,11 +32,11 @@ OUTCOMES = "right", "right after a question", "asked", "refused", "shows nothing
 
 def files() -> dict[str, Exporter]:
     """Return all files by name, whose first word is the package."""
-    from tests.tools.exporters import of_packages, of_torchvision, of_transformers, of_ultralytics
+    from tests.tools.exporters import of_packages, of_torchvision, of_transformers, of_ultralytics, of_yolos
 
     return {
         name: exporter
-        for module in (of_ultralytics, of_torchvision, of_transformers, of_packages)
+        for module in (of_ultralytics, of_torchvision, of_transformers, of_packages, of_yolos)
         for name, exporter in module.FILES.items()
     }
 
