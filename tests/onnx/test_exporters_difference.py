@@ -31,6 +31,15 @@ def test_an_upright_box_at_the_threshold_may_be_missing():
     assert difference(mine[[0, 2]], expected, EXPORTER)
 
 
+def test_of_equal_boxes_that_with_the_same_score_is_the_same():
+    scores = np.array([0.50005, 0.5, 0.2], np.float32)
+    boxes = np.array([[0, 0, 20, 10], [0, 0, 20, 10], [50, 50, 60, 60]], float)
+    before = np.array([[-20, 0, 20, 10], [0, 0, 60, 10], [50, 50, 60, 60], [0, 0, 20, 10]], float)
+    candidates = Detections(before, np.float32([*scores, 0.9]), np.zeros(4, int), ("owl",) * 4, (100, 100))
+    mine = Detections(boxes.astype(np.float32), scores, LABELS, ("owl",) * 3, (100, 100))
+    assert not difference(mine, (boxes[1:], scores[1:], LABELS[1:]), EXPORTER, lambda: candidates)
+
+
 def test_a_rotated_box_may_not():
     """Its numbers, read as corners, may have such an IoU by chance."""
     rows = np.array([[0, 0, 10, 10, 0], [0, 0, 10, 5, 0], [50, 50, 60, 60, 0]], float)

@@ -106,13 +106,14 @@ def difference(
     is_half = exporter is not None and exporter.is_half
     side = max(detections.image_size)
     box_limit, score_limit = (4 * HALF * side, 2 * HALF) if is_half else (0.01, 1e-4)
-    free, left = np.ones(len(scores), bool), np.zeros(len(detections), bool)
-    for index in range(len(detections)):
-        near = (np.abs(boxes - mine[index]).max(axis=1, initial=0) <= box_limit) if len(boxes) else np.zeros(0, bool)
-        near &= (np.abs(scores - detections.scores[index]) <= score_limit) & (labels == detections.labels[index])
-        matches = np.flatnonzero(near & free)
-        free[matches[:1]] = False
-        left[index] = not len(matches)
+    free, left = np.ones(len(scores), bool), np.ones(len(detections), bool)
+    for limit in (min(score_limit, 1e-6), score_limit):  # clipped boxes of like scores may be the same
+        for index in np.flatnonzero(left):
+            near = np.abs(boxes - mine[index]).max(axis=1) <= box_limit if len(boxes) else np.zeros(0, bool)
+            near &= (np.abs(scores - detections.scores[index]) <= limit) & (labels == detections.labels[index])
+            matches = np.flatnonzero(near & free)
+            free[matches[:1]] = False
+            left[index] = not len(matches)
     last = min(scores.min(initial=1), detections.scores.min(initial=1))
     is_decided = exporter is None or exporter.iou_threshold is None or detections.rotated_boxes is not None
     boxes_before = None if is_decided or candidates is None or not (free.any() or left.any()) else candidates()

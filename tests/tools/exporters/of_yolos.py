@@ -18,6 +18,8 @@ from tests.tools.exporters.exporter import SIDE, Exporter, Rows, normalized, pho
 
 NAMES = ["cat", "dog", "owl"]
 SCORE_THRESHOLD, IOU_THRESHOLD, YOLOX_IOU_THRESHOLD = 0.001, 0.45, 0.65
+DEFAULT_SIDE = 640
+"""Of the packages' own detection, with a file that takes images of any size."""
 
 
 def trained_by_yolov5(package: str, config: str, preset: str | None, limit: int, **arguments: Any) -> Exporter:
@@ -46,11 +48,8 @@ def loading() -> Iterator[None]:
     """Let packages load whole networks, which torch refuses by default, and find a module that was renamed."""
     import huggingface_hub.errors
 
-    renamed = {"huggingface_hub.utils._errors": huggingface_hub.errors}
-    with (
-        mock.patch.object(torch, "load", partial(torch.load, weights_only=False)),
-        mock.patch.dict(sys.modules, renamed),
-    ):
+    sys.modules.setdefault("huggingface_hub.utils._errors", huggingface_hub.errors)
+    with mock.patch.object(torch, "load", partial(torch.load, weights_only=False)):
         yield
 
 
@@ -59,9 +58,11 @@ def of_yolov5(package: str, limit: int, path: Path, image: np.ndarray) -> Rows:
     import onnxruntime
 
     general = import_module(f"{package}.utils.general")
-    resized = import_module(f"{package}.utils.augmentations").letterbox(image, SIDE, auto=False)[0]
-    values = np.ascontiguousarray(resized[..., ::-1].transpose(2, 0, 1))[None].astype(np.float32) / 255
     session = onnxruntime.InferenceSession(path)
+    height = session.get_inputs()[0].shape[2]
+    side = height if isinstance(height, int) else DEFAULT_SIDE
+    resized = import_module(f"{package}.utils.augmentations").letterbox(image, side, auto=False)[0]
+    values = np.ascontiguousarray(resized[..., ::-1].transpose(2, 0, 1))[None].astype(np.float32) / 255
     output = torch.from_numpy(session.run(None, {session.get_inputs()[0].name: values})[0])
     (rows,) = general.non_max_suppression(output, SCORE_THRESHOLD, IOU_THRESHOLD, max_det=limit)
     boxes = general.scale_boxes(values.shape[2:], rows[:, :4], image.shape)
@@ -80,6 +81,9 @@ def yolox(name: str, *, decodes: bool) -> Exporter:
         network = config.get_model().eval()
         network.head.decode_in_inference = decodes
         normalized(network, lambda batch: network(batch.flip(1) * 255), photos)
+        with torch.no_grad():  # scores above the threshold
+            for layer in (*network.head.obj_preds, *network.head.cls_preds):
+                layer.bias.fill_(-1.0)
         torch.onnx.export(
             network,
             (torch.zeros(1, 3, SIDE, SIDE),),
