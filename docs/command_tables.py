@@ -6,6 +6,7 @@ Builds of the site make them; in the repository the page is a stub, as ``--help`
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,7 +31,7 @@ def lines() -> Iterator[str]:
             formatter = command._get_formatter()
             for action in command._actions:
                 if action.help is not argparse.SUPPRESS and not isinstance(action, argparse._HelpAction):
-                    yield f"| {_names(formatter, action)} | {_cell(formatter._expand_help(action))} |"
+                    yield f"| {_names(formatter, action)} | {_marked(_cell(formatter._expand_help(action)))} |"
             yield ""
 
 
@@ -47,6 +48,11 @@ def _names(formatter: argparse.HelpFormatter, action: argparse.Action) -> str:
 def _sentence(text: str) -> str:
     """Return a help text as a sentence."""
     return f"{text[:1].upper()}{text[1:]}."
+
+
+def _marked(text: str) -> str:
+    """Return a text whose options are code, else their hyphens become a dash, and whose asterisks are asterisks."""
+    return re.sub(r"(?<!\S)--[a-z][\w=-]*", r"`\g<0>`", text.replace("*", "\\*"))
 
 
 def _cell(text: str) -> str:

@@ -15,6 +15,7 @@ import command_tables
 import detector_tables
 import limit_table
 import nodes
+from docutils import nodes as doctrees
 
 import mmort
 
@@ -29,6 +30,8 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sp
 autosummary_generate = False  # tables only: a page describes its functions
 myst_heading_anchors = 3
 highlight_language = "none"  # blocks that name no language are what commands print; by default they are Python
+smartquotes_action = "D"  # dashes only, for which Napoleon writes two hyphens: quotes belong to commands
+copybutton_exclude = ".linenos, .gp, .go"  # neither prompts nor what Python prints are copied
 default_role = "py:obj"  # `name` in a docstring is a link where it names something of mmort
 
 autodoc_typehints = "none"  # the docstrings name the types, with shapes
@@ -75,6 +78,21 @@ def show_empty_dicts(app, what, name, obj, options, signature, return_annotation
     return signature and signature.replace("<factory>", "{}"), return_annotation
 
 
+def set_breaks_in_tables(app, doctree, docname):
+    """Let long names break after an underscore, a hyphen, a dot or a slash, but no other name, and no "27 / 30"."""
+    for table in doctree.findall(doctrees.table):
+        for text in list(table.findall(doctrees.Text)):
+            if not isinstance(text.parent, doctrees.literal):
+                text.parent.replace(
+                    text, doctrees.Text(re.sub(r"(?<=\d) / (?=\d)", "\N{NO-BREAK SPACE}/\N{NO-BREAK SPACE}", text))
+                )
+            elif max(map(len, text.split()), default=0) > 24:
+                parts = [part for part in re.split(r"(?<=\w[-_./])(?=\w)", text) if part]
+                breaks = [doctrees.raw("", "<wbr>", format="html") for _ in parts]
+                mixed = [node for pair in zip(map(doctrees.Text, parts), breaks, strict=True) for node in pair]
+                text.parent.replace(text, mixed[:-1])
+
+
 def setup(app):
     """Make the index's table of contents, generated tables, and what autodoc shows of functions and data classes."""
     app.connect("autodoc-process-signature", show_empty_dicts)
@@ -82,3 +100,4 @@ def setup(app):
     for tables in (limit_table, detector_tables, command_tables):
         app.connect("source-read", tables.fill_in)
     app.connect("autodoc-process-docstring", nodes.append_tables)
+    app.connect("doctree-resolved", set_breaks_in_tables)

@@ -174,7 +174,11 @@ MAX_PADDING_STEP = _limit(
     "a side is padded by no more",
 )
 MAX_RESIZED_PIXELS = _limit(
-    "MAX_RESIZED_PIXELS", 2**24, "pixels", "what a config's test pipeline resizes images to", "as `MAX_INPUT_PIXELS`"
+    "MAX_RESIZED_PIXELS",
+    2**24,
+    "pixels",
+    "what a config's test pipeline resizes to, and an image whose shorter side becomes `edge`, unless it had more",
+    "as `MAX_INPUT_PIXELS`; the longer side of a line of pixels could take any amount of memory",
 )
 MAX_PADDED_PIXELS = _limit(
     "MAX_PADDED_PIXELS",
@@ -297,6 +301,13 @@ MAX_CORNER = _limit(
 )
 MAX_SEGMENT_ID = _limit(
     "MAX_SEGMENT_ID", 256**3 - 1, "", "the id of a panoptic segment", "the colour of a pixel in three bytes"
+)
+MAX_SCORE_THRESHOLDS = _limit(
+    "MAX_SCORE_THRESHOLDS",
+    1000,
+    "scores",
+    "`pred_score_thrs` of a config's metric of texts",
+    "each counts the texts of all images once more",
 )
 
 # Calls

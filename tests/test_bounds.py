@@ -30,6 +30,7 @@ NO_BOUNDS = {
     "of drawings": {
         "detections/drawing.py: MAX_PANEL_WIDTH",
         "detections/drawing.py: MAX_POSITION",
+        "detections/labels.py: MAX_COVERED_SHARE",
         "detections/labels.py: MAX_LABELLED_SHARE",
         "detections/labels.py: MAX_WIDTH_SHARE",
     },
@@ -59,7 +60,7 @@ NO_BOUNDS = {
         "onnx/portable/definitions/attention.py: MAX_PIECES",
         "onnx/portable/definitions/roi_matrices.py: MAX_SAMPLES",
         "onnx/portable/definitions/sampling.py: MAX_CARAFE_KERNEL",
-        "onnx/quantize/pipeline.py: MAX_MEASURED",
+        "onnx/quantize/quantize_file.py: MAX_MEASURED",
         "onnx/triton.py: MAX_BATCH_SIZE",
         "onnx/triton.py: MAX_QUEUE_DELAY",
         "predict/benchmarking.py: MAX_WARM_UP",

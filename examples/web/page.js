@@ -42,7 +42,8 @@ async function loadDetector(name, bytes) {
   await detector?.release();
   [file, detector] = [{ name, bytes, device }, loaded];
   const threads = detector.ort.env.wasm.numThreads;
-  report(`${name}: loaded in ${(performance.now() - begin).toFixed(0)} ms, ${threads} thread${threads === 1 ? "" : "s"}`);
+  const next = picture ? "" : byId("samples").hasChildNodes() ? ". Click a picture above, or choose one of yours" : ". Choose a picture";
+  report(`${name}: loaded in ${(performance.now() - begin).toFixed(0)} ms, ${threads} thread${threads === 1 ? "" : "s"}${next}`);
   if (picture) await detect(picture);
 }
 

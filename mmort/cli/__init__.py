@@ -14,8 +14,9 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from difflib import get_close_matches
+from itertools import takewhile
 from typing import NoReturn
 
 import mmort
@@ -66,31 +67,59 @@ COMMANDS = {
 
 COMMANDS_ELSEWHERE = {
     "convert": "export",
+    "deploy": "export",
     "detect": "predict",
     "eval": "test",
     "evaluate": "test",
+    "list": "export --list",
     "infer": "predict",
     "inference": "predict",
     "val": "test",
     "version": "--version",
 }
-"""What other programs call commands, and their names here."""
+"""Names of commands in other programs, and the commands here."""
 
 OPTIONS_ELSEWHERE = {
     "--conf": "--score-thr",
     "--conf-thres": "--score-thr",
     "--device": "--provider",
     "--imgsz": "--shape",
+    "--metrics": "--eval",
     "--out-file": "--output",
     "--pred-score-thr": "--score-thr",
+    "--print-result": "--json",
     "--project": "--show-dir",
+    "--save": "--show-dir",
     "--save-dir": "--show-dir",
+    "--save-json": "--json",
+    "--save-txt": "--output",
     "--threshold": "--score-thr",
+    "--work-dir": "--output",
 }
-"""What other programs call options, and their names here."""
+"""Names of options in other programs, and the options here."""
 
-WITHOUT_OPTION = "--checkpoint", "--config", "--image", "--images", "--model", "--source", "--weights"
-"""Options of other programs for what a command here takes by its position."""
+WITHOUT_OPTION = (
+    "--checkpoint",
+    "--config",
+    "--image",
+    "--images",
+    "--img",
+    "--inputs",
+    "--model",
+    "--source",
+    "--weights",
+)
+IN_THE_FILE = "--agnostic-nms", "--half", "--imgsz", "--iou", "--iou-thres", "--max-det"
+NOT_NEEDED = (
+    dict.fromkeys(WITHOUT_OPTION, "its value is given without an option")
+    | dict.fromkeys(IN_THE_FILE, "the file has it since its export")
+    | {
+        "--device": "it runs on the CPU",
+        "--dump-info": "the file has it as metadata",
+        "--launcher": "it runs in one process",
+    }
+)
+"""Options of other programs that have none here, and why."""
 
 NO_TELEMETRY = "ORT_DISABLE_TELEMETRY"
 """The environment variable that keeps ONNX Runtime 1.29 and later from reporting models and runs to its makers."""
@@ -134,17 +163,20 @@ def _run(argv: Sequence[str] | None) -> int:
     for name in ("stdout", "stderr"):  # None if the caller has closed it, as some daemons do
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (until the process ends)
-    _refuse_unknown_command(sys.argv[1:] if argv is None else argv)
-    arguments, unknown = _parser().parse_known_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    _refuse_unknown_command(words)
+    commands = [word for word in words if word in COMMANDS][:1]
+    arguments, unknown = _parser(commands).parse_known_args(words)
+    unknown = _take_after_options(arguments, unknown)
     if unknown:
         arguments.error(f"unrecognized arguments: {_with_suggestions(unknown, arguments.options)}")
     if arguments.command is None:
-        _parser().print_help()
+        _parser(()).print_help()
         return 0
     if arguments.command == "help":
         of = [arguments.of] if arguments.of else []
         _refuse_unknown_command(of)
-        _parser().parse_args([*of, "--help"])
+        _parser(of).parse_args([*of, "--help"])
     arguments.parser = _parser
     try:
         silent = arguments.quiet and not getattr(arguments, "json", False)
@@ -202,23 +234,44 @@ def _refuse_unknown_command(words: Sequence[str]) -> None:
         name = words[0].lower().replace("_", "-")
         similar = COMMANDS_ELSEWHERE.get(name) or next(iter(get_close_matches(name, commands, 1)), None)
         advice = f"did you mean {similar}?" if similar else "mmort --help lists them"
-        _parser().error(f"no command is called {words[0]} ({advice})")
+        _parser(()).error(f"no command is called {words[0]} ({advice})")
+
+
+def _take_after_options(arguments: argparse.Namespace, unknown: list[str]) -> list[str]:
+    """Set positional arguments that may be left out and stand after an option; return what is still unknown.
+
+    Before Python 3.12.7, argparse takes them to be left out there.
+    """
+    values = _values(arguments.options)
+    for action in arguments.optional:
+        earlier, is_list = getattr(arguments, action.dest), action.nargs == "*"
+        wanted = len(unknown) if is_list else int(earlier is None)
+        words = list(takewhile(lambda word: not word.startswith("-") and word not in values, unknown[:wanted]))
+        if words:
+            setattr(arguments, action.dest, [*earlier, *words] if is_list else words[0])
+        unknown = unknown[len(words) :]
+    return unknown
 
 
 def _with_suggestions(unknown: Sequence[str], options: Sequence[str]) -> str:
     """Return unknown arguments, each followed by the option that may have been meant."""
-    values = {option.partition("=")[2]: option for option in options if "=" in option}
+    values = _values(options)
     words = []
     for word in unknown:
         name, separator, value = word.partition("=")
         meant = values.get(word) or _similar_option(name.replace("_", "-"), options)
         if meant == name:
             words.append(f"{word} (options come after the command)")
-        elif meant is None and name in WITHOUT_OPTION:
-            words.append(f"{word} (its value is given without an option)")
+        elif meant is None and name in NOT_NEEDED:
+            words.append(f"{word} ({NOT_NEEDED[name]})")
         else:
             words.append(f"{word} (did you mean {meant}{separator}{value}?)" if meant else word)
     return " ".join(words)
+
+
+def _values(options: Sequence[str]) -> dict[str, str]:
+    """Return the options that end with a value, such as ``--portable=inlined``, by their values."""
+    return {option.partition("=")[2]: option for option in options if "=" in option}
 
 
 def _similar_option(name: str, options: Sequence[str]) -> str | None:
@@ -230,14 +283,16 @@ def _similar_option(name: str, options: Sequence[str]) -> str | None:
     return next(iter(longer or shorter or get_close_matches(name, options, 1, 0.81)), None)
 
 
-def _parser() -> argparse.ArgumentParser:
-    """Build the parser of all commands."""
+def _parser(commands: Collection[str] = COMMANDS.keys()) -> argparse.ArgumentParser:
+    """Build the parser, with the arguments of some commands: those of `predict` import numpy and the engines."""
     parser = _Parser("mmort", description=DESCRIPTION, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"mmort {mmort.__version__}")
-    parser.set_defaults(error=parser.error, options=())
-    commands = parser.add_subparsers(metavar="COMMAND", dest="command")
+    parser.set_defaults(error=parser.error, options=(), optional=())
+    subparsers = parser.add_subparsers(metavar="COMMAND", dest="command")
     for name, command in COMMANDS.items():
-        command_parser = commands.add_parser(name, help=command.HELP, description=command.HELP, allow_abbrev=False)
+        command_parser = subparsers.add_parser(name, help=command.HELP, description=command.HELP, allow_abbrev=False)
+        if name not in commands:
+            continue
         command.add_arguments(command_parser)
         amount = command_parser.add_mutually_exclusive_group()
         amount.add_argument("-v", "--verbose", action="store_true", help="print the traceback of an error")
@@ -245,8 +300,11 @@ def _parser() -> argparse.ArgumentParser:
             "-q", "--quiet", action="store_true", help="print errors and warnings only, and what --json prints"
         )
         options = [option for action in command_parser._actions for option in action.option_strings]
+        optional = [
+            action for action in command_parser._actions if action.nargs in ("?", "*") and not action.option_strings
+        ]
         # With the command's usage, not that of mmort.
-        command_parser.set_defaults(error=command_parser.error, options=options)
-    help_parser = commands.add_parser("help", help="print this help, or that of a command", allow_abbrev=False)
+        command_parser.set_defaults(error=command_parser.error, options=options, optional=optional)
+    help_parser = subparsers.add_parser("help", help="print this help, or that of a command", allow_abbrev=False)
     help_parser.add_argument("of", metavar="COMMAND", nargs="?", help="the command")
     return parser

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from mmort.cli.option_types import at_least
 from mmort.cli.outputs import check_new_models, print_written
@@ -38,10 +37,7 @@ def run(arguments: argparse.Namespace) -> None:
     check_new_models(arguments.output, force=arguments.force)
     inputs = None
     if arguments.input is not None:
-        files: list[Path] = []
-        for source in map(Path, arguments.input):
-            files += list_inputs("--input", source) if source.is_dir() else [source]
-        inputs = list(mmort.onnx.read_inputs(arguments.model, files))
+        inputs = list(mmort.onnx.read_inputs(arguments.model, list_inputs("--input", arguments.input)))
     result = mmort.onnx.accelerate(arguments.model, arguments.output, inputs, force=arguments.force)
     print(result.to_json() if arguments.json else result)
     if arguments.json:

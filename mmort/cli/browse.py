@@ -35,14 +35,14 @@ def run(arguments: argparse.Namespace) -> str | None:
     if arguments.config is None and arguments.cfg_options:
         raise UsageError("--cfg-options change a CONFIG; give one")
     import mmort.evaluate
-    from mmort.predict.image_files import SUFFIXES
+    from mmort.predict.image_files import IMAGE_SUFFIXES
     from mmort.predict.output import count_text
 
-    check_new_folder("--output", arguments.output, SUFFIXES)
+    check_new_folder("--output", arguments.output, IMAGE_SUFFIXES)
     config = configs.read(arguments.config, arguments.cfg_options) if arguments.config else None
     dataset = datasets.dataset(
         arguments, config, arguments.classes, labels_by_name=arguments.classes is not None, images=False
     )
     problems = mmort.evaluate.browse(dataset, arguments.output, force=arguments.force)
-    print_written(arguments.output, f"{count_text(len(dataset) - len(problems), 'image')}, annotated")
+    print_written(arguments.output, count_text(len(dataset) - len(problems), "annotated image"))
     return f"{len(problems)} images could not be drawn, the first: {problems[0]}" if problems else None

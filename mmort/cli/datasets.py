@@ -12,7 +12,20 @@ if TYPE_CHECKING:
     from mmort.evaluate import Dataset
 
 
-METRICS = "bbox", "segm", "proposal", "PQ", "mAP", "recall", "accuracy", "mIoU", "mDice", "mFscore"
+METRICS = (
+    "bbox",
+    "segm",
+    "proposal",
+    "PQ",
+    "mAP",
+    "recall",
+    "accuracy",
+    "mIoU",
+    "mDice",
+    "mFscore",
+    "keypoints",
+    *("word_acc", "hmean"),
+)
 """Those of all formats."""
 
 

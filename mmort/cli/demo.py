@@ -40,12 +40,12 @@ def run(arguments: argparse.Namespace) -> None:
 
         page.run(arguments.output, words, force=arguments.force)
         return
-    from mmort.demo import story
+    from mmort.demo import walkthrough
 
     if directory.is_dir():
-        files = story.FILES if words is None else story.FILES_WITH_TEXTS
+        files = walkthrough.FILES if words is None else walkthrough.FILES_WITH_TEXTS
         check_new_outputs(*(str(directory / name) for name in files), force=arguments.force)
     if words is None:
-        story.run(arguments.output)
+        walkthrough.run(arguments.output)
     else:
-        story.run_with_texts(arguments.output, words)
+        walkthrough.run_with_texts(arguments.output, words)

@@ -71,7 +71,8 @@ def open_file(arguments: argparse.Namespace, path: str | os.PathLike[str], **opt
             continue
         (owner,) = (name for name in engines if option in parameters[name])
         if value != parameters[owner][option].default:
-            raise UsageError(f"{option} is for --engine {owner}, got {value} for --engine {arguments.engine}")
+            flag, given = ("--provider", " and ".join(value)) if option == "providers" else (f"--{option}", value)
+            raise UsageError(f"{flag} is for --engine {owner}, got {given} for --engine {arguments.engine}")
         options.pop(option, None)
     return engines[chosen](path, **options)
 

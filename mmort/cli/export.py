@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from fnmatch import fnmatch
 from pathlib import Path
@@ -15,10 +15,10 @@ from mmort.cli.option_types import at_least
 from mmort.cli.options import add_options
 from mmort.cli.outputs import add_output, check_new_models, check_new_outputs
 from mmort.cli.portable import add_form
-from mmort.cli.terminal import UsageError
+from mmort.cli.terminal import UsageError, message_of
 from mmort.detect.export.options import ExportOptions
 
-HELP = "export a detector, a classifier or a segmentation to an ONNX file, and prove it first"
+HELP = "export a detector, a classifier, a segmentation or a pose estimator to an ONNX file, and prove it first"
 
 IGNORED = ("--dataset", "--mean", "--std")
 """Arguments of pytorch2onnx.py that do nothing here."""
@@ -30,18 +30,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "config",
         metavar="CONFIG",
         nargs="?",
-        help="MMDetection config, 2.x or 3.x, or with --original one of MMPretrain 1 or MMSegmentation 1; it is read, "
-        "not executed",
+        help="MMDetection config, 2.x or 3.x, or with --original one of MMPretrain 1, MMSegmentation 1 or MMPose 1; it "
+        "is read, not executed",
     )
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", nargs="?", help="the .pth file that was trained with it")
+    parser.add_argument(
+        "checkpoint",
+        metavar="CHECKPOINT",
+        nargs="*",
+        help="the .pth file that was trained with it; with --check, further configs",
+    )
     parser.add_argument(
         "--original",
         action="store_true",
-        help="export a model of MMPretrain or MMSegmentation from the package's own code, which is executed and must "
-        "be installed",
+        help="export a model of MMPretrain, MMSegmentation or MMPose from the package's own code, which is executed "
+        "and must be installed",
     )
     parser.add_argument(
-        "--check", action="store_true", help="export nothing; list what of the config is not supported, in seconds"
+        "--check",
+        action="store_true",
+        help="export nothing; list what of the config is not supported, in seconds; with --original, build and trace "
+        "the model, in minutes",
     )
     parser.add_argument(
         "--list",
@@ -100,14 +108,18 @@ def run(arguments: argparse.Namespace) -> str | list[str] | None:
         return _list(arguments.list)
     if arguments.config is None:
         raise UsageError("export: CONFIG is required, unless --list is given")
-    if arguments.check and arguments.original:
-        raise UsageError("export: --check is for detectors; --original builds its models when it exports them")
     if arguments.check:
         return _check(arguments)
-    if arguments.checkpoint is None:
+    if not arguments.checkpoint:
         if is_checkpoint(arguments.config):
             raise UsageError(f"export: CONFIG is required before the checkpoint {arguments.config}")
         raise UsageError("export: CHECKPOINT is required, unless --check is given")
+    if len(arguments.checkpoint) > 1:
+        files = ", ".join([arguments.config, *arguments.checkpoint])
+        raise UsageError(
+            f"export: there must be one CONFIG and one CHECKPOINT, got {files}; a deploy config of MMDeploy is not "
+            "needed"
+        )
     from mmort.contract import path_of_encoder
 
     drawn = str(Path(arguments.output).with_suffix(".png")) if arguments.show and arguments.output else None
@@ -121,17 +133,17 @@ def run(arguments: argparse.Namespace) -> str | list[str] | None:
     for name in IGNORED:
         if getattr(arguments, name.removeprefix("--")) is not None:
             print(f"{name} does nothing: the config's values are used", flush=True)
-    if arguments.test_img and not (arguments.verify or arguments.show):
+    if arguments.test_img and not (arguments.verify or arguments.show or arguments.original):
         print("--test-img does nothing without --verify or --show", flush=True)
     arguments.texts = texts.read(arguments)
     values = {field.name: getattr(arguments, field.name) for field in fields(ExportOptions)}
     export = _export_function(original=arguments.original)
-    export(arguments.config, arguments.checkpoint, arguments.output, ExportOptions(**values))
+    export(arguments.config, arguments.checkpoint[0], arguments.output, ExportOptions(**values))
     return None
 
 
 def _export_function(*, original: bool) -> Callable[..., Any]:
-    """Return what exports detectors, or models from their packages' own code."""
+    """Return the function that exports detectors, or the one for models from their packages' own code."""
     if original:
         from mmort.original import export as export_from_original
 
@@ -166,26 +178,61 @@ def _list(pattern: str) -> str | None:
     return None
 
 
-def _check(arguments: argparse.Namespace) -> list[str] | None:
-    """Print that a config is supported, or return what of it is not."""
-    from mmort.configs import parse_options, read_config
-    from mmort.configs.layout import DetectorConfig
-    from mmort.configs.overrides import refuse_unread
-    from mmort.detect import unsupported
+def _check(arguments: argparse.Namespace) -> str | list[str] | None:
+    """Print that a config is supported, or return what of it is not; of several, print a table."""
     from mmort.detect.entries import OF_YOUR_OWN
 
-    if arguments.checkpoint is not None and arguments.checkpoint.endswith(".py"):
-        raise UsageError(f"--check reads one config, got {arguments.config} and {arguments.checkpoint}")
-    overrides = parse_options(arguments.cfg_options)
-    if overrides:
-        refuse_unread(overrides, read_config(arguments.config))
-    config = read_config(arguments.config, overrides)
-    problems = unsupported(config)
+    configs = [arguments.config, *(path for path in arguments.checkpoint if not is_checkpoint(path))]
+    if arguments.original:
+        _check_original(configs, arguments.cfg_options)
+        return None
+    if len(configs) > 1:
+        return _check_all(configs, arguments.cfg_options)
+    problems, left_out = _problems(arguments.config, arguments.cfg_options)
     if problems:
         unknown_type = any(problem.endswith("is not supported") and " with " not in problem for problem in problems)
         advice = [OF_YOUR_OWN] if unknown_type else []
         return [f"{arguments.config}: not supported:", *problems, *advice]
     print(f"{arguments.config}: supported")
-    for omission in DetectorConfig(config).test_time_augmentation:
+    for omission in left_out:
         print(f"left out: {omission}")
     return None
+
+
+def _check_original(configs: Sequence[str], cfg_options: Sequence[str]) -> None:
+    """Build and trace a model with its package's own code, and print what it is."""
+    from mmort.original import check
+
+    if len(configs) > 1:
+        raise UsageError(f"export: --check --original traces one model, got {len(configs)} configs")
+    family = check(configs[0], ExportOptions(cfg_options=cfg_options))
+    print(f"{configs[0]}: {family} can be traced, with random weights; exporting it proves the file")
+
+
+def _check_all(configs: Sequence[str], cfg_options: Sequence[str]) -> str | None:
+    """Print for each config, as soon as it is read, whether it is supported; return how many are not."""
+    width, failures = max(map(len, configs)), 0
+    for config in configs:
+        try:
+            problems, _ = _problems(config, cfg_options)
+        except (OSError, ValueError) as error:
+            problems = [message_of(error)]
+        failures += bool(problems)
+        for line, problem in enumerate(problems or ["supported"]):
+            print(f"{config if line == 0 else '':<{width}}  {problem}", flush=True)
+    return f"{failures} of {len(configs)} configs are not supported" if failures else None
+
+
+def _problems(path: str, cfg_options: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Return the unsupported entries of a config, and the parts that an export leaves out."""
+    from mmort.configs import parse_options, read_config
+    from mmort.configs.layout import DetectorConfig
+    from mmort.configs.overrides import refuse_unread
+    from mmort.detect import unsupported
+
+    overrides = parse_options(cfg_options)
+    if overrides:
+        refuse_unread(overrides, read_config(path))
+    config = read_config(path, overrides)
+    problems = unsupported(config)
+    return problems, () if problems else DetectorConfig(config).test_time_augmentation

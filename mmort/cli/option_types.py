@@ -1,4 +1,4 @@
-"""What the options of commands take: shares between 0 and 1, and whole numbers with a minimum."""
+"""Types of options: shares between 0 and 1, and whole numbers with a minimum."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def share(value: str) -> float:
 
 
 def at_least(minimum: int) -> Callable[[str], int]:
-    """Return what parses a whole number of at least `minimum`."""
+    """Return a parser of whole numbers of at least `minimum`."""
 
     def parse(value: str) -> int:
         try:

@@ -13,9 +13,9 @@ from mmort.cli.terminal import UsageError, message_of, one_line
 from mmort.limits import MAX_STANDARD_INPUT
 
 if TYPE_CHECKING:
-    from mmort.predict import Outcome, Predictor, Windows
+    from mmort.predict import DetectorFile, Outcome, Predictor, Windows
 
-HELP = "run an exported detector, classifier or segmentation on images; exit code 1 if one cannot be processed"
+HELP = "run an exported detector, or one of another task, on images; exit code 1 if one cannot be processed"
 STANDARD_INPUT = "-"
 CLASSES_SHOWN = 5
 
@@ -37,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "--out-dir",
         metavar="DIR",
-        help="write the detections to DIR/detections.jsonl, a line of JSON for each image, instead of printing them; "
-        "the same command continues a run that was interrupted",
+        help="write the detections to DIR/detections.jsonl, a line of JSON for each image, instead of printing them, "
+        "and a segmentation's labels to DIR/maps/*.png; the same command continues a run that was interrupted",
     )
     parser.add_argument("--show-dir", metavar="DIR", help="write annotated images, or an annotated video, to DIR")
     parser.add_argument(
@@ -47,6 +47,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print lines of JSON")
     parser.add_argument(
         "--score-thr", type=share, default=0.3, help="leave out detections with a lower score (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--detector",
+        metavar="DETECTOR.onnx",
+        help="for a file of poses: finds the boxes that get poses, by any file of a detector that mmort runs (default: "
+        "the whole image is one box)",
+    )
+    parser.add_argument(
+        "--pose-classes",
+        nargs="+",
+        metavar="NAME",
+        help="the detector's classes that get poses (default: person, if the detector has that among others, and "
+        "otherwise all)",
+    )
+    parser.add_argument(
+        "--recognizer",
+        metavar="RECOGNIZER.onnx",
+        help="for a file of a text detection: reads the texts that it finds, by a file of a text recognition",
     )
     texts.add_texts(parser)
     parser.add_argument(
@@ -75,13 +93,13 @@ def run(arguments: argparse.Namespace) -> str | None:
     except ModuleNotFoundError:
         raise ImportError("mmort predict needs tqdm: pip install 'mmort[predict]'") from None
     from mmort.predict import PredictOptions, predict
-    from mmort.predict.image_files import SUFFIXES
+    from mmort.predict.image_files import IMAGE_SUFFIXES
 
     if STANDARD_INPUT in arguments.images:
         _predict_standard_input(arguments)
         return None
     check_new_folder("--output", arguments.output, (".json", ".jsonl"), f"a file: --json > {arguments.output}")
-    check_new_folder("--show-dir", arguments.show_dir, SUFFIXES)
+    check_new_folder("--show-dir", arguments.show_dir, IMAGE_SUFFIXES)
     options = PredictOptions(
         output=arguments.output,
         show_dir=arguments.show_dir,
@@ -122,6 +140,8 @@ def _predict_standard_input(arguments: argparse.Namespace) -> None:
         raise UsageError("predict: --window and --engine ray are for image files")
     if arguments.output is not None or arguments.show_dir is not None:
         raise UsageError("predict: an image on standard input has no name, for --output and --show-dir; save it first")
+    if sys.stdin is None:  # closed by the shell
+        raise UsageError("predict: - is the image on standard input, which is closed")
     predictor, content = _predictor(arguments), sys.stdin.buffer.read(MAX_STANDARD_INPUT + 1)
     if len(content) > MAX_STANDARD_INPUT:
         raise ValueError(f"standard input: an image must have at most {MAX_STANDARD_INPUT} bytes there; save it first")
@@ -133,7 +153,7 @@ def _predict_standard_input(arguments: argparse.Namespace) -> None:
 
 
 def _line(outcome: Outcome, *, as_json: bool) -> str:
-    """Return what is printed for an image, or for a frame of a video, in which objects were detected."""
+    """Return the line to print for an image, or for a frame of a video."""
     from mmort.predict import to_line
 
     detections = outcome.detections
@@ -145,9 +165,11 @@ def _line(outcome: Outcome, *, as_json: bool) -> str:
 
 
 def _summary(result: Any) -> str:
-    """Return what was found in an image, as text: objects, the most probable classes, or the shares of pixels."""
-    from mmort.predict import Classes, SegmentationMap
+    """Summarize the result for an image: objects, the most probable classes, the shares of pixels, or the text."""
+    from mmort.predict import Classes, RecognizedText, SegmentationMap
 
+    if isinstance(result, RecognizedText):
+        return f"{result.text!r} {result.score:.2f}"
     if isinstance(result, SegmentationMap):
         return ", ".join(f"{name} {share:.1%}" for name, share in zip(result.names, result.shares, strict=True))
     shown = result.top(CLASSES_SHOWN) if isinstance(result, Classes) else result
@@ -156,8 +178,9 @@ def _summary(result: Any) -> str:
 
 def _predictor(arguments: argparse.Namespace) -> Predictor:
     """Load the model, with the preprocessing and classes of ``--config``, if given."""
+    from mmort.contract import POSE
     from mmort.predict import Predictor, Preprocessing
-    from mmort.predict.engines.network import ADVICE_WITH_CONFIG
+    from mmort.predict.engines.network import ADVICE_WITH_CONFIG, task_of
 
     network = texts.with_texts(arguments, engines.load(arguments, arguments.providers))
     settings: dict[str, Any] = {}
@@ -176,7 +199,53 @@ def _predictor(arguments: argparse.Namespace) -> Predictor:
             f"{arguments.model} has no preprocessing in its metadata; pass --config CONFIG, which has it, or adopt the "
             f"file: {ADVICE_WITH_CONFIG}"
         )
+    if arguments.recognizer is not None:
+        return _text_reader(arguments, network, settings)
+    if task_of(network) is POSE:
+        return _pose_predictor(arguments, network, settings)
+    for option in ("detector", "pose_classes"):
+        if getattr(arguments, option) is not None:
+            raise UsageError(f"predict: --{option.replace('_', '-')} is for a file of poses, got {arguments.model}")
     return Predictor(engines.spread(arguments, network), score_threshold=arguments.score_thr, **settings)
+
+
+def _text_reader(arguments: argparse.Namespace, network: DetectorFile, settings: dict[str, Any]) -> Predictor:
+    """Load the recognition of a file of a text detection."""
+    from mmort.predict import Predictor, TextReader
+
+    if arguments.engine == engines.RAY or settings:
+        raise UsageError("predict: --engine ray and --config are not for --recognizer")
+    count, parallel = network.threads, network.parallel
+    file = engines.open_file(
+        arguments, arguments.recognizer, providers=arguments.providers, threads=count, parallel=parallel
+    )
+    return TextReader(network, Predictor(file), score_threshold=arguments.score_thr)
+
+
+def _pose_predictor(arguments: argparse.Namespace, network: DetectorFile, settings: dict[str, Any]) -> Predictor:
+    """Load the detector of a file of poses, and state whose poses are found."""
+    from mmort.predict import PosePredictor, Predictor
+
+    if arguments.engine == engines.RAY or settings:
+        raise UsageError("predict: --engine ray and --config are not for a file of poses")
+    threshold = arguments.score_thr
+    detector = None
+    if arguments.detector is not None:
+        count, parallel = network.threads, network.parallel
+        file = engines.open_file(
+            arguments, arguments.detector, providers=arguments.providers, threads=count, parallel=parallel
+        )
+        detector = Predictor(file, score_threshold=threshold)
+    predictor = PosePredictor(network, detector, pose_classes=arguments.pose_classes, score_threshold=threshold)
+    if detector is None:
+        note = "each image is one box, as there is no --detector"
+    elif predictor.pose_classes:
+        note = f"poses of {', '.join(predictor.pose_classes)}, of the detector's {len(detector.classes)} classes"
+        note += "; --pose-classes names others" * (arguments.pose_classes is None)
+    else:
+        note = "poses of all that the detector finds"
+    print(f"note: {note}", file=sys.stderr)
+    return predictor
 
 
 def _windows(arguments: argparse.Namespace) -> Windows | None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import os
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mmort.cli import datasets
@@ -26,9 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--calibrate",
         required=True,
-        metavar="DIR",
-        help="a folder of some tens of typical images, preprocessed as the metadata of MODEL.onnx says, or of .npz "
-        "files of arrays by the names of the inputs",
+        nargs="+",
+        metavar="IMAGE|FOLDER|GLOB",
+        help="some tens of typical images, folders of them or patterns in quotes, preprocessed as the metadata of "
+        "MODEL.onnx says; or .npz files of arrays by the names of the inputs",
     )
     parser.add_argument(
         "--max-loss",
@@ -43,21 +43,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Quantize a model, and print how much of it."""
-    try:
-        from tqdm import tqdm
-    except ModuleNotFoundError:
-        raise ImportError("mmort quantize needs tqdm: pip install 'mmort[onnx]'") from None
     import mmort.onnx
+    from mmort.detect.export.progress import Steps
+    from mmort.predict.output import count_text
 
     check_new_models(arguments.output, force=arguments.force)
     dataset = _dataset(arguments)
-    if not os.path.isdir(arguments.calibrate):
-        raise NotADirectoryError(f"no folder to calibrate with: {arguments.calibrate}")
-    files = list_inputs("--calibrate", Path(arguments.calibrate))
+    files = list_inputs("--calibrate", arguments.calibrate)
     inputs = mmort.onnx.read_inputs(arguments.model, files)
-    sets = tqdm(inputs, total=len(files), unit="file", disable=arguments.quiet or None)
-    loss = arguments.max_loss
-    print(mmort.onnx.quantize(arguments.model, arguments.output, sets, max_loss=loss, force=arguments.force))
+    with Steps(partial(print, flush=True)) as steps:
+        steps.begin(f"calibrating with {count_text(len(files), 'file')}")
+        result = mmort.onnx.quantize(
+            arguments.model, arguments.output, inputs, max_loss=arguments.max_loss, force=arguments.force
+        )
+    print(result)
     print_written(arguments.output)
     if dataset is not None:
         _compare(arguments, dataset)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
 
 from mmort.cli.outputs import add_force, add_output
@@ -27,18 +28,26 @@ def add_new_file(parser: argparse.ArgumentParser) -> None:
     add_output(parser, force=True, required=True, metavar="FILE.onnx", help=_OUTPUT)
 
 
-def list_inputs(option: str, folder: Path) -> list[Path]:
-    """Return what a folder has for the inputs of a model: its images, or its .npz files.
+def list_inputs(option: str, sources: Iterable[str]) -> list[Path]:
+    """Return the files of the inputs of a model: files, images that match a pattern, a folder's images or .npz files.
 
     Raises
     ------
     ValueError
-        If it has both, or neither.
+        If a folder has both, or neither, or no image matches a pattern.
+    OSError
+        If a file does not exist.
     """
     from mmort.predict import list_images
-    from mmort.predict.image_files import SUFFIXES
+    from mmort.predict.image_files import IMAGE_SUFFIXES
 
-    arrays = sorted(folder.glob("*.npz"))
-    if arrays and any(file.suffix.lower() in SUFFIXES for file in folder.iterdir()):
-        raise ValueError(f"{option} must have either images or .npz files, got both: {folder}")
-    return arrays or list_images(folder)
+    files: list[Path] = []
+    for source in sources:
+        folder = Path(source)
+        arrays = sorted(folder.glob("*.npz")) if source and folder.is_dir() else []
+        if arrays and any(file.suffix.lower() in IMAGE_SUFFIXES for file in folder.iterdir()):
+            raise ValueError(f"{option} must have either images or .npz files, got both: {folder}")
+        files += arrays or list_images(source)
+    for file in files:
+        file.stat()  # rather than an error after some minutes
+    return files

@@ -1,4 +1,4 @@
-"""What a command prints: text of files cannot control the terminal, and an error or warning is one line."""
+"""Output of commands: text of files cannot control the terminal, and an error or warning is one line."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from mmort.cli.terminal import UsageError
 
 if TYPE_CHECKING:
     from mmort.detect.network import TorchNetwork
-    from mmort.evaluate import TestResult
+    from mmort.evaluate import Dataset, TestResult
     from mmort.predict import DetectorFile
 
 HELP = "run a detector over a data set, and compute AP or recall, or write its results"
@@ -45,7 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     datasets.add_eval(
         parser,
         "bbox, segm and proposal for data sets in COCO's format; PQ for COCO's panoptic ones; mAP and recall for "
-        "PASCAL VOC's; mAP for DOTA's; accuracy for classifiers; mIoU, mDice and mFscore for segmentations",
+        "PASCAL VOC's; mAP for DOTA's; accuracy for classifiers; mIoU, mDice and mFscore for segmentations; "
+        "word_acc and hmean for texts",
     )
     parser.add_argument("--show", action="store_true", help="show each image in a window; a key shows the next")
     parser.add_argument(
@@ -98,10 +99,10 @@ def run(arguments: argparse.Namespace) -> str | None:
     from mmort.configs import parse_options
     from mmort.evaluate.testing import SUBMISSION_OPTIONS
     from mmort.predict import DetectorFile
-    from mmort.predict.image_files import SUFFIXES
+    from mmort.predict.image_files import IMAGE_SUFFIXES
 
     of_metrics = parse_options(arguments.eval_options)
-    check_new_folder("--show-dir", arguments.show_dir, SUFFIXES)
+    check_new_folder("--show-dir", arguments.show_dir, IMAGE_SUFFIXES)
     options = mmort.evaluate.TestOptions(
         metrics=arguments.eval or (),
         metric_options=of_metrics,
@@ -141,7 +142,10 @@ def run(arguments: argparse.Namespace) -> str | None:
     is_adopted = config is None and isinstance(network, DetectorFile) and network.contract.is_adopted
     by_name = arguments.classes is not None or has_texts or is_adopted
     dataset = datasets.dataset(arguments, config, classes, labels_by_name=by_name)
-    return _report(mmort.evaluate.test(engines.spread(arguments, network), dataset, config, options))
+    result = mmort.evaluate.test(engines.spread(arguments, network), dataset, config, options)
+    problem = _report(result)
+    _print_published(arguments, dataset, result)
+    return problem
 
 
 def _report(result: TestResult) -> str | None:
@@ -152,6 +156,19 @@ def _report(result: TestResult) -> str | None:
         print(result)
     not_drawn = result.not_drawn
     return f"{len(not_drawn)} images could not be drawn, the first: {not_drawn[0]}" if not_drawn else None
+
+
+def _print_published(arguments: argparse.Namespace, dataset: Dataset, result: TestResult) -> None:
+    """Print the figures that MMDetection publishes for a config of this name, if the data set is theirs."""
+    from mmort.evaluate import CocoDataset, published
+
+    is_changed = arguments.cfg_options or arguments.classes or arguments.tta
+    is_theirs = isinstance(dataset, CocoDataset) and len(dataset) == published.VAL2017
+    if arguments.config is None or result.metrics is None or is_changed or not is_theirs:
+        return
+    figures = published.published_figures(arguments.config).items()
+    if texts := [f"{name} {figure:.3f}" for name, figure in figures if name in result.metrics.figures]:
+        print(f"\nMMDetection publishes for a config of this name, on COCO's val2017: {', '.join(texts)}")
 
 
 def _check(arguments: argparse.Namespace) -> None:

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read(arguments: argparse.Namespace) -> Texts | None:
-    """Return what ``--texts`` says, which may be a file."""
+    """Return the texts of ``--texts``, read from a file if it names one."""
     if arguments.texts is None:
         return None
     from mmort.configs.captions import read_texts

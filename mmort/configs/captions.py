@@ -18,7 +18,7 @@ Span: TypeAlias = tuple[int, int]
 """Where in a text something begins, and where it ends."""
 
 SEPARATOR = ". "
-"""What ends names in a caption."""
+"""The characters that end a name in a caption."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,8 @@ from mmort.configs.schema import Config, Schema, plain_type, read_entries
 _TYPES = (
     *("DetDataPreprocessor", "ImgDataPreprocessor", "BoxInstDataPreprocessor", "TrackDataPreprocessor"),
     *("YOLOv5DetDataPreprocessor", "PPYOLOEDetDataPreprocessor"),  # MMYOLO's
+    "PoseDataPreprocessor",  # MMPose's
+    *("TextDetDataPreprocessor", "TextRecogDataPreprocessor"),  # MMOCR's
 )
 _OF_SEGMENTATION, _OF_CLASSIFICATION = "SegDataPreProcessor", "ClsDataPreprocessor"
 
@@ -57,7 +59,7 @@ class _Entries(Schema):
     std: Sequence[float] | None = None
 
     def meaning(self) -> DataPreprocessor:
-        """Return what they mean."""
+        """Return the settings."""
         raise NotImplementedError
 
 

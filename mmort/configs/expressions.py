@@ -28,7 +28,7 @@ from mmort.limits import MAX_CONFIG_INTEGER_BITS
 
 
 def _new_dict(pairs: Any = (), /, **entries: Any) -> dict[Any, Any]:
-    """Return what `dict` does, with checked keys."""
+    """Make a dict as `dict` does, with checked keys."""
     result: dict[Any, Any] = {}
     for key, value in pairs.items() if isinstance(pairs, dict) else pairs:
         check_key(key)
@@ -37,7 +37,7 @@ def _new_dict(pairs: Any = (), /, **entries: Any) -> dict[Any, Any]:
 
 
 def _new_set(items: Iterable[Any] = (), /) -> set[Any]:
-    """Return what `set` does, with checked elements."""
+    """Make a set as `set` does, with checked elements."""
     result = set()
     for item in items:
         check_key(item)

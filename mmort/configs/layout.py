@@ -79,7 +79,10 @@ class DetectorConfig:
         """
         model = self._config.get("model")
         if not isinstance(model, dict):
-            raise ValueError("detect.build: the config must have a dict 'model'")
+            deploy = (
+                ", got a deploy config of MMDeploy, which is not needed" if "codebase_config" in self._config else ""
+            )
+            raise ValueError(f"detect.build: the config must have a dict 'model'{deploy}")
         return model
 
     @property
@@ -319,7 +322,10 @@ class DetectorConfig:
     def evaluators(self) -> list[Mapping[str, Any]]:
         """The configs of the metrics."""
         evaluators = self._config.get("test_evaluator") or self._config.get("evaluation") or {}
-        return list(evaluators) if isinstance(evaluators, (list, tuple)) else [evaluators]
+        evaluators = list(evaluators) if isinstance(evaluators, (list, tuple)) else [evaluators]
+        if len(evaluators) == 1 and plain_type(evaluators[0].get("type")) == "MultiDatasetsEvaluator":
+            return list(evaluators[0].get("metrics") or ())
+        return evaluators
 
 
 def _flattened(data: Any) -> Iterator[Mapping[str, Any]]:

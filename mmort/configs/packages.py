@@ -52,6 +52,20 @@ PACKAGES = {
             ("EncoderDecoder", "CascadeEncoderDecoder"),
             ("mmsegmentation==1.2.2", "ftfy", "regex"),
         ),
+        Package(
+            "MMPose",
+            "mmpose",
+            ("TopdownPoseEstimator",),
+            ("mmpose==1.3.2", "mmdet==3.3.0", "json-tricks", "munkres", "pycocotools", "shapely", "xtcocotools"),
+        ),
+        Package(
+            "MMOCR",
+            "mmocr",
+            *(
+                ("ABINet", "ASTER", "CRNN", "SVTR", "DBNet"),
+                ("mmocr==1.0.1", "mmdet==3.3.0", "pyclipper", "rapidfuzz", "shapely", "six", "torchvision"),
+            ),
+        ),
     )
 }
 """The packages by the scope of their configs."""

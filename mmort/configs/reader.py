@@ -137,7 +137,7 @@ class _Reader:
         return {key: value for key, value in merged.items() if not str(key).startswith("__")}
 
     def _base_names(self, path: Path, tree: ast.Module) -> Any:
-        """Return what ``_base_`` is assigned first, or None."""
+        """Return the first value assigned to ``_base_``, or None."""
         for statement in tree.body:
             if assigns_base(statement):
                 return Program(str(path), {}, self.budget).value(statement.value)

@@ -256,7 +256,7 @@ def _fit_each(kinds: Sequence[str], value: Any) -> bool | None:
 
 
 def _description(kind: str) -> str:
-    """Return what an annotation's kind is called in errors."""
+    """Return the name of an annotation's kind for errors."""
     outer, _, inner = kind.removesuffix("]").partition("[")
     if outer == "tuple":
         kinds = inner.split(", ")

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from mmort.configs.schema import Config, Schema, at_least, only, plain_type, read_entries
 
-COLOR_TYPES = "color", "grayscale", "unchanged"
-"""What of a file is read; those that ignore its orientation are not among them."""
+COLOR_TYPES = "color", "color_ignore_orientation", "grayscale", "unchanged"
+"""What of a file is read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class Load(Step):
         self.require("LoadImageFromFile", channel_order="bgr")
         if self.color_type not in (None, *COLOR_TYPES):
             raise ValueError(
-                "preprocessing: LoadImageFromFile is supported with color_type 'color', 'grayscale' or 'unchanged' "
+                f"preprocessing: LoadImageFromFile is supported with color_type {', '.join(map(repr, COLOR_TYPES))} "
                 f"only, got {self.color_type!r}"
             )
         if self.imdecode_backend != "pillow" or self.color_type not in (None, "color"):
@@ -108,6 +108,41 @@ class FixScaleResize(Resize):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RescaleToHeight(Step):
+    """``RescaleToHeight`` of MMOCR, for images of words."""
+
+    height: int = at_least(1)
+    min_width: int | None = None
+    max_width: int | None = None
+    width_divisor: int = at_least(1, default=1)
+    resize_type: str = only("Resize")
+    keep_ratio: bool = only(False)
+    backend: str = "cv2"
+    interpolation: str = "bilinear"
+
+    def __post_init__(self) -> None:
+        require_interpolation("RescaleToHeight", self.interpolation)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PadToWidth(Step):
+    """``PadToWidth`` of MMOCR.
+
+    Attributes
+    ----------
+    pad : Pad
+    """
+
+    width: int = at_least(1)
+    pad_cfg: Config | None = None
+
+    @property
+    def pad(self) -> Pad:
+        """What pads an image of this height."""
+        return read_entries("pad_cfg of PadToWidth", Pad, {"type": "Pad", **(self.pad_cfg or {})})
+
+
+@dataclass(frozen=True, kw_only=True)
 class ResizeEdge(Step):
     """``ResizeEdge`` of MMPretrain: the shorter side gets a length."""
 
@@ -146,6 +181,42 @@ class CenterCrop(Step):
         size = size_of("CenterCrop", self.crop_size)
         if size is None:
             raise ValueError("preprocessing: CenterCrop needs crop_size, got None")
+        return size
+
+
+@dataclass(frozen=True, kw_only=True)
+class EfficientNetCenterCrop(Step):
+    """``EfficientNetCenterCrop`` of MMPretrain: a square in the middle of the image, which is resized then."""
+
+    crop_size: int = at_least(1)
+    crop_padding: int = at_least(0, default=32)
+    interpolation: str = "bicubic"
+    backend: str = "cv2"
+
+    def __post_init__(self) -> None:
+        require_interpolation("EfficientNetCenterCrop", self.interpolation)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoxCenterScale(Step):
+    """``GetBBoxCenterScale`` of MMPose: by how much the part that is cut out is larger than the box."""
+
+    padding: float = at_least(0, default=1.25)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopdownAffine(Step):
+    """``TopdownAffine`` of MMPose: the part of an image around a box, resized."""
+
+    input_size: Any
+    use_udp: bool = False
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of the result."""
+        size = size_of("TopdownAffine", self.input_size)
+        if size is None:
+            raise ValueError("preprocessing: TopdownAffine needs input_size, got None")
         return size
 
 
@@ -364,14 +435,19 @@ _WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "ConvertMask2BoxType": ("box_type", "keep_mask"),
     "DefaultFormatBundle": ("img_to_float", "pad_val"),
     "ImageToTensor": ("keys",),
+    "FixInvalidPolygon": ("mode", "min_poly_points", "fix_from_bbox"),
     "LoadAnnotations": _ANNOTATIONS,
+    "LoadOCRAnnotations": (*_ANNOTATIONS, "with_polygon", "with_text"),
     "LoadPanopticAnnotations": _ANNOTATIONS,
     "LoadProposals": ("num_max_proposals",),
     "LoadTextAnnotations": (),
     "LoadTrackAnnotations": _ANNOTATIONS,
     "PackDetInputs": ("keys", "meta_keys"),
     "PackInputs": ("algorithm_keys", "input_key", "meta_keys"),
+    "PackPoseInputs": ("meta_keys", "pack_transformed"),
     "PackSegInputs": ("meta_keys",),
+    "PackTextDetInputs": ("keys", "meta_keys"),
+    "PackTextRecogInputs": ("keys", "meta_keys"),
     "PackTrackInputs": ("default_meta_keys", "meta_keys"),
     "ToDataContainer": ("fields",),
     "ToTensor": ("keys",),
@@ -381,21 +457,27 @@ _WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
 
 _STEPS: dict[str, type[Step]] = {
     "CenterCrop": CenterCrop,
+    "EfficientNetCenterCrop": EfficientNetCenterCrop,
     "FixScaleResize": FixScaleResize,
     "FixShapeResize": FixShapeResize,
+    "GetBBoxCenterScale": BoxCenterScale,
     "LetterResize": LetterResize,
+    "LoadImage": Load,
     "LoadImageFromFile": Load,
     "LoadImageFromNDArray": Load,
     "MultiScaleFlipAug": FlipAug,
     "Normalize": Normalize,
     "Pad": Pad,
+    "PadToWidth": PadToWidth,
     "ProposalBroadcaster": Proposals,
     "RRandomFlip": Flip,
     "RResize": Resize,
     "RandomCenterCropPad": CenterPad,
     "RandomFlip": Flip,
+    "RescaleToHeight": RescaleToHeight,
     "Resize": Resize,
     "ResizeEdge": ResizeEdge,
+    "TopdownAffine": TopdownAffine,
     "TransformBroadcaster": Broadcast,
     "YOLOv5KeepRatioResize": KeepRatioResize,
 }

@@ -203,7 +203,7 @@ def bert_inputs(prompt: Prompt, tokenizer: Tokenizer, limits: TextLimits, *, clo
 
 
 def _bert_input(prompt: Prompt, tokenizer: Tokenizer, limits: TextLimits, closed: bool) -> BertInput:
-    """Return what BERT takes of the names of one caption."""
+    """Return BERT's inputs for the names of one caption."""
     caption, names = prompt.caption(closed=closed), len(prompt.names)
     if names > limits.max_tokens:  # each has a token: what follows takes time for each pair of a token and a name
         raise ValueError(

@@ -66,7 +66,7 @@ class ConfigDict(dict[Any, Any]):
 
 
 def _merged(new: Any, old: Any) -> Any:
-    """Return what `ConfigDict.merge` makes of two values."""
+    """Merge two values as `ConfigDict.merge` does."""
     if not isinstance(new, dict):
         return new
     entries = {key: value for key, value in new.items() if key != "_delete_"}

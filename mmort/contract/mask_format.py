@@ -38,7 +38,7 @@ class Stored(NamedTuple):
 
 
 def covered_area(shape: tuple[int, ...], canvas: tuple[int, int]) -> Literal["box", "image"]:
-    """Return what masks of a shape cover in a file that does not say so: its whole input, if they have its size."""
+    """Return the area of masks in a file that does not state it: the whole input, if they have its size."""
     return "image" if shape == canvas else "box"
 
 
@@ -164,7 +164,7 @@ class MaskFormat:
     def rescaled(
         self, mask: NDArray[np.float32], image: Prepared, canvas: tuple[int, int] | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return what an image takes up of a mask (h, w) of the input, and that in the original size; see `store`."""
+        """Return the part of a mask (h, w) that the image covers, and this part in its original size; see `store`."""
         if not mask.size:
             raise ValueError(f"masks must have pixels, got masks of {mask.shape[0]} x {mask.shape[1]}")
         if self.rescaling == "stretch":

@@ -12,11 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from mmort.contract import checks, mask_format, preprocessing
+from mmort.contract import checks, mask_format, pose_format, preprocessing
 from mmort.contract.mask_format import MaskFormat
+from mmort.contract.pose_format import PoseFormat
 from mmort.contract.preprocessing import Preprocessing
+from mmort.contract.recognition_format import DECODINGS, RecognitionFormat
 from mmort.contract.segmentation_format import SegmentationFormat
 from mmort.contract.tasks import DETECTION, TASKS
+from mmort.contract.text_detection_format import SHAPES, TextDetectionFormat
 from mmort.contract.texts import EncoderFile
 from mmort.detections.panoptic import Source
 from mmort.limits import MAX_CHANNELS, MAX_CONTRACT_VERSION, MAX_INPUT_PIXELS, MAX_PADDING_STEP
@@ -36,8 +39,9 @@ It is `BY_TOLERANCE` where outputs were compared from end to end, as there is no
 
 BY_TOLERANCE = "by tolerance"
 
-PREPROCESSING, CLASSES, MASKS, SEGMENTATION = "preprocessing", "classes", "masks", "segmentation"
-FOR_CLIENTS = (CLASSES, PREPROCESSING, MASKS, SEGMENTATION)
+PREPROCESSING, CLASSES, MASKS, SEGMENTATION, POSE = "preprocessing", "classes", "masks", "segmentation", "pose"
+RECOGNITION, TEXT_DETECTION = "recognition", "text_detection"
+FOR_CLIENTS = (CLASSES, PREPROCESSING, MASKS, SEGMENTATION, POSE, RECOGNITION, TEXT_DETECTION)
 """The entries that programs need which run a file on images."""
 
 
@@ -59,6 +63,12 @@ class Metadata:
         What the output ``masks`` holds.
     segmentation : SegmentationFormat, optional
         How the output ``logits`` of a semantic segmentation is made and read.
+    pose : PoseFormat, optional
+        How the outputs of a file of poses become keypoints.
+    recognition : RecognitionFormat, optional
+        How the output ``characters`` of a text recognition becomes a text.
+    text_detection : TextDetectionFormat, optional
+        How the output ``probability`` of a text detection becomes polygons.
     palette : tuple of tuple of int, optional
         The colour of each class, red, green, blue, if the data set has some.
     thresholds : mapping, optional
@@ -90,6 +100,9 @@ class Metadata:
     preprocessing: Preprocessing | None = None
     mask_format: MaskFormat | None = None
     segmentation: SegmentationFormat | None = None
+    pose: PoseFormat | None = None
+    recognition: RecognitionFormat | None = None
+    text_detection: TextDetectionFormat | None = None
     palette: tuple[tuple[int, int, int], ...] | None = None
     thresholds: Mapping[str, Any] | None = None
     angle_version: str | None = None
@@ -106,6 +119,9 @@ def write_entries(metadata: Metadata) -> dict[str, str]:
         PREPROCESSING: metadata.preprocessing and metadata.preprocessing.to_dict(),
         MASKS: metadata.mask_format and metadata.mask_format.to_dict(),
         SEGMENTATION: metadata.segmentation and metadata.segmentation.to_dict(),
+        POSE: metadata.pose and metadata.pose.to_dict(),
+        RECOGNITION: metadata.recognition and metadata.recognition.to_dict(),
+        TEXT_DETECTION: metadata.text_detection and metadata.text_detection.to_dict(),
         "palette": metadata.palette,
         "thresholds": metadata.thresholds,
         "texts": metadata.texts and metadata.texts._asdict(),
@@ -151,7 +167,8 @@ def read_metadata(path: str, entries: Mapping[str, str]) -> Metadata:
         classes = values.get(CLASSES)
         if classes is not None:
             checks.require(CLASSES, classes, _NAMES)
-        settings, masks, segmentation = (values.get(name) for name in (PREPROCESSING, MASKS, SEGMENTATION))
+        settings, masks, segmentation, pose = (values.get(name) for name in (PREPROCESSING, MASKS, SEGMENTATION, POSE))
+        recognition, text_detection = values.get(RECOGNITION), values.get(TEXT_DETECTION)
         if masks is None and MMORT_VERSION in entries and version == 0:
             masks = {}  # before mmort wrote "masks", all of its files had masks over boxes
         return Metadata(
@@ -161,6 +178,9 @@ def read_metadata(path: str, entries: Mapping[str, str]) -> Metadata:
             preprocessing=None if settings is None else read_preprocessing(settings),
             mask_format=None if masks is None else read_mask_format(masks),
             segmentation=None if segmentation is None else _segmentation_format(segmentation),
+            pose=None if pose is None else _pose_format(pose),
+            recognition=None if recognition is None else _recognition_format(recognition),
+            text_detection=None if text_detection is None else _text_detection_format(text_detection),
             palette=_palette(values.get("palette")),
             thresholds=values.get("thresholds"),
             angle_version=entries.get("angle_version") if is_of_mmort else None,
@@ -197,7 +217,7 @@ def _require_all(name: str, values: Mapping[str, Any], schema: Mapping[str, Any]
 
 
 def _encoder_file(texts: Any) -> EncoderFile | None:
-    """Return what the entry "texts" states, if the file has it."""
+    """Read the entry "texts", if the file has it."""
     if texts is None:
         return None
     checks.check_entries("texts", texts, _TEXTS)
@@ -206,9 +226,31 @@ def _encoder_file(texts: Any) -> EncoderFile | None:
 
 
 def _segmentation_format(values: Any) -> SegmentationFormat:
-    """Return what the entry "segmentation" states."""
+    """Read the entry "segmentation"."""
     checks.check_entries(SEGMENTATION, values, _SEGMENTATION)
     return SegmentationFormat.from_dict(values)
+
+
+def _pose_format(values: Any) -> PoseFormat:
+    """Return what the entry "pose" states."""
+    checks.check_entries(POSE, values, _POSE)
+    for name in ("codec", "names"):
+        if name not in values:
+            raise ValueError(f"{POSE} must have {name}")
+    return PoseFormat.from_dict(values)
+
+
+def _recognition_format(values: Any) -> RecognitionFormat:
+    """Return what the entry "recognition" states."""
+    checks.check_entries(RECOGNITION, values, _RECOGNITION)
+    _require_all(RECOGNITION, values, _RECOGNITION)
+    return RecognitionFormat.from_dict(values)
+
+
+def _text_detection_format(values: Any) -> TextDetectionFormat:
+    """Return what the entry "text_detection" states."""
+    checks.check_entries(TEXT_DETECTION, values, _TEXT_DETECTION)
+    return TextDetectionFormat.from_dict(values)
 
 
 def _palette(values: Any) -> tuple[tuple[int, int, int], ...] | None:
@@ -308,6 +350,13 @@ _PREPROCESSING: dict[str, Any] = {
     "by_ratio": checks.FLAG,
     "edge": checks.optional(checks.integer(1, MAX_PADDING_STEP)),
     "crop": checks.optional(_SIZE),
+    "crop_padding": checks.optional(checks.integer(0, MAX_PADDING_STEP)),
+    "line": {
+        "height": checks.integer(1, MAX_INPUT_PIXELS),
+        "min_width": checks.optional(checks.integer(1, MAX_INPUT_PIXELS)),
+        "max_width": checks.optional(checks.integer(1, MAX_INPUT_PIXELS)),
+        "width_divisor": checks.integer(1, MAX_PADDING_STEP),
+    },
     **{name: checks.words(*words) for name, words in preprocessing.WORDS.items()},
 }
 """The entries of "preprocessing", the fields of `Preprocessing`."""
@@ -343,6 +392,13 @@ def _is_palette(value: Any) -> bool:
     )
 
 
+def _is_links(value: Any) -> bool:
+    """Return whether a value is a list of pairs of integers; `Skeleton` checks that they are keypoints."""
+    return isinstance(value, list) and all(
+        isinstance(link, list) and len(link) == 2 and all(type(end) is int for end in link) for link in value
+    )
+
+
 _COLOURS: checks.Rule = (_is_palette, "a list of red, green, blue, integers from 0 to 255")
 
 _SEGMENTATION: dict[str, Any] = {
@@ -352,6 +408,42 @@ _SEGMENTATION: dict[str, Any] = {
     "threshold": checks.optional(checks.number(0, 1)),
 }
 """The entries of "segmentation", the fields of `SegmentationFormat`."""
+
+_POSE: dict[str, Any] = {
+    **{name: checks.words(*words) for name, words in pose_format.WORDS.items()},
+    "names": _NAMES,
+    "padding": checks.number(0, MAX_PADDING_STEP),
+    "aligned": checks.FLAG,
+    "bins": checks.number(0, MAX_PADDING_STEP),
+    "blur": checks.integer(1, MAX_PADDING_STEP),
+    "links": (_is_links, "a list of pairs of keypoints"),
+    "colours": _COLOURS,
+    "link_colours": _COLOURS,
+    "sigmas": (lambda value: isinstance(value, list) and all(map(checks.number(0)[0], value)), "numbers from 0"),
+}
+"""The entries of "pose", the fields of `PoseFormat`."""
+
+_INDEX = checks.integer(0, 2**31)
+
+_RECOGNITION: dict[str, Any] = {
+    "decoding": checks.words(*DECODINGS),
+    "dictionary": _NAMES,
+    "padding": checks.optional(_INDEX),
+    "end": checks.optional(_INDEX),
+    "ignored": (lambda value: isinstance(value, list) and all(map(_INDEX[0], value)), f"a list, each {_INDEX[1]}"),
+}
+"""The entries of "recognition", the fields of `RecognitionFormat`."""
+
+_TEXT_DETECTION: dict[str, Any] = {
+    "shape": checks.words(*SHAPES),
+    "threshold": checks.number(0, 1),
+    "min_score": checks.number(0, 1),
+    "min_width": checks.number(0, MAX_PADDING_STEP),
+    "unclip_ratio": checks.number(0, MAX_PADDING_STEP),
+    "epsilon_ratio": checks.number(0, 1),
+    "max_candidates": checks.integer(0, 2**31),
+}
+"""The entries of "text_detection", the fields of `TextDetectionFormat`."""
 
 _TEXTS: dict[str, checks.Rule] = {
     "encoder": (_is_file_name, "the name of an ONNX file"),

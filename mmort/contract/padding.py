@@ -96,7 +96,9 @@ def multiple(length: int, divisor: int) -> int:
 
 
 def positive_size(name: str, size: tuple[int, int]) -> tuple[int, int]:
-    """Return a width and height as integers; ValueError if one is not positive."""
+    """Return a width and height as integers; ValueError if these are not two positive numbers."""
+    if isinstance(size, str) or len(size) != 2:
+        raise ValueError(f"preprocessing: {name} must be a width and a height, got {size!r}")
     width, height = map(int, size)
     if min(width, height) < 1:
         raise ValueError(f"preprocessing: {name} must be positive, got {size}")

@@ -10,6 +10,7 @@ from mmort.configs.test_pipeline import (
     BatchShapes,
     CenterCrop,
     CenterPad,
+    EfficientNetCenterCrop,
     FixScaleResize,
     FixShapeResize,
     KeepRatioResize,
@@ -17,12 +18,16 @@ from mmort.configs.test_pipeline import (
     Load,
     Normalize,
     Pad,
+    PadToWidth,
+    RescaleToHeight,
     Resize,
     ResizeEdge,
     Step,
     TestPipeline,
+    TopdownAffine,
     padding_value,
 )
+from mmort.contract.line_height import LineHeight
 from mmort.contract.padding import Padding
 
 _ORDER = "LoadImageFromFile, Resize or ResizeEdge, Pad, CenterCrop or RandomCenterCropPad, Normalize, Pad"
@@ -68,10 +73,11 @@ def settings_of(config: DetectorConfig) -> dict[str, Any]:
 
 
 def _color_settings(config: DetectorConfig) -> dict[str, Any]:
-    """Return what is read of image files; ValueError if that has other channels than the backbone takes."""
+    """Return how image files are read; ValueError if the channels differ from those that the backbone takes."""
     loads = [step for _, step in config.test_pipeline.steps if isinstance(step, Load)]
     color_type = (loads[0].color_type if loads else None) or "color"
-    channels, wanted = {"color": 3, "grayscale": 1}.get(color_type), config.image_channels
+    channels = {"color": 3, "color_ignore_orientation": 3, "grayscale": 1}.get(color_type)
+    wanted = config.image_channels
     if channels not in (None, wanted):
         raise ValueError(
             f"preprocessing: LoadImageFromFile with color_type {color_type!r} reads images for in_channels={channels}, "
@@ -84,9 +90,10 @@ def _stage(step: Step, *, after_normalize: bool) -> int | None:
     """Return where a step stands in `_ORDER`; None if it does not change the image."""
     if isinstance(step, Pad):
         return 4 if after_normalize else 2
-    if isinstance(step, (Resize, ResizeEdge, FixShapeResize, KeepRatioResize)):
+    resizing = Resize, ResizeEdge, FixShapeResize, KeepRatioResize, RescaleToHeight
+    if isinstance(step, (*resizing, TopdownAffine, EfficientNetCenterCrop)):
         return 1
-    stages = {Load: 0, LetterResize: 2, CenterPad: 2, CenterCrop: 2, Normalize: 3}
+    stages = {Load: 0, LetterResize: 2, PadToWidth: 2, CenterPad: 2, CenterCrop: 2, Normalize: 3}
     return next((stage for kind, stage in stages.items() if isinstance(step, kind)), None)
 
 
@@ -104,6 +111,17 @@ def _settings(
         return settings | ({"rounding": "truncate"} if isinstance(step, FixScaleResize) else {})
     if isinstance(step, ResizeEdge):
         return {"edge": step.scale, "resize_backend": step.backend, "interpolation": step.interpolation}
+    if isinstance(step, EfficientNetCenterCrop):
+        of_resizing = {"resize_backend": step.backend, "interpolation": step.interpolation}
+        size = step.crop_size, step.crop_size
+        return {"keep_ratio": False, "size": size, "crop_padding": step.crop_padding, **of_resizing}
+    if isinstance(step, RescaleToHeight):
+        line = LineHeight(step.height, step.min_width, step.max_width, step.width_divisor)
+        return {"line": line, "resize_backend": step.backend, "interpolation": step.interpolation}
+    if isinstance(step, PadToWidth):
+        return _pad_to_width(step, before, channels)
+    if isinstance(step, TopdownAffine):  # what it cuts out has this size
+        return {"keep_ratio": False, "size": step.size}
     if isinstance(step, CenterCrop):
         return {"crop": step.size}
     if isinstance(step, FixShapeResize):
@@ -197,6 +215,18 @@ def _pad(step: Pad, before: dict[str, Any], channels: int, *, version_3: bool) -
             in_image=version_3,
         )
     }
+
+
+def _pad_to_width(step: PadToWidth, before: dict[str, Any], channels: int) -> dict[str, Any]:
+    """Return the settings of ``PadToWidth``, whose padding does not count as image: MMOCR has the ``valid_ratio``."""
+    line: LineHeight | None = before.get("line")
+    if line is None or line.widest is None or line.widest > step.width:
+        raise ValueError(
+            f"preprocessing: PadToWidth is supported after RescaleToHeight with a max_width of at most its width, "
+            f"{step.width}, only"
+        )
+    value = _padding_value("PadToWidth", step.pad.pad_val, before, channels, version_3=True)
+    return {"padding": Padding(value=value, size=(step.width, line.height))}
 
 
 def _model_settings(step: DataPreprocessor, before: dict[str, Any], channels: int) -> dict[str, Any]:

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from mmort.configs.layout import DetectorConfig
 from mmort.contract import pipeline_settings
+from mmort.contract.line_height import LineHeight
 from mmort.contract.padding import Padding, multiple, positive_size
-from mmort.images import ColorType, ResizeBackend, as_channels, look_up, resize
+from mmort.images import IN_COLOR, ColorType, ResizeBackend, as_channels, look_up, resize
 from mmort.images.resampling import Interpolation
 from mmort.limits import MAX_PADDED_PIXELS, MAX_PADDING_RATIO, MAX_RESIZED_PIXELS
 
@@ -29,6 +30,15 @@ WORDS: dict[str, tuple[str, ...]] = {
     "color_type": get_args(ColorType),
 }
 """The values of `Preprocessing`'s fields that are words."""
+
+FLAGS = (
+    *("to_rgb", "keep_ratio", "to_float32", "divide", "flip", "turn_boxes", "turn_size", "clip_boxes"),
+    *("inclusive_boxes", "by_ratio"),
+)
+"""Its fields that are true or false."""
+
+LARGEST, SMALLEST_STD = 1e30, 1e-8
+"""Bounds of `mean` and `std`, within which inputs are finite in float32."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +162,7 @@ class Preprocessing:
     inclusive_boxes : bool, default False
         Whether boxes of the network end with their last pixel, as GLIP's do: they then get one of the original image
         more.
-    color_type : {"color", "grayscale", "unchanged"}, default "color"
+    color_type : {"color", "color_ignore_orientation", "grayscale", "unchanged"}, default "color"
         What of an image is taken: blue, green and red; one channel; or all its channels, in their own dtype.
     side_divisor : int, default 1
         Round the sides of the resized image down to multiples of this, as YOLOS of transformers does.
@@ -166,6 +176,11 @@ class Preprocessing:
     crop : (int, int), optional
         Width and height of the part in the middle of the resized image that the network sees; `edge` or `size` must be
         at least as large.
+    crop_padding : int, optional
+        Before it is resized to `size`, a square, the image is cut to a square in its middle: the share
+        ``size / (size + crop_padding)`` of its shorter side, as ``EfficientNetCenterCrop`` of MMPretrain does.
+    line : LineHeight, optional
+        Resize images of words to one height, as ``RescaleToHeight`` of MMOCR does.  There is no `size` or `edge` then.
 
     Examples
     --------
@@ -201,18 +216,27 @@ class Preprocessing:
     by_ratio: bool = False
     edge: int | None = None
     crop: tuple[int, int] | None = None
+    crop_padding: int | None = None
+    line: LineHeight | None = None
 
     def __post_init__(self) -> None:
-        channels = {"color": 3, "grayscale": 1}.get(self.color_type, np.size(self.mean))
+        channels = {"grayscale": 1, **dict.fromkeys(IN_COLOR, 3)}.get(self.color_type, np.size(self.mean))
         for name in ("mean", "std"):
             values = tuple(np.ravel(getattr(self, name)).tolist())
             is_finite = all(abs(value) <= sys.float_info.max for value in values)  # integers may be larger, too
             if len(values) != channels or not is_finite or (name == "std" and not all(values)):
                 nonzero = ", none of which is 0" * (name == "std")
                 raise ValueError(f"preprocessing: {name} must be {channels} numbers{nonzero}, got {values}")
+            low = SMALLEST_STD if name == "std" else 0
+            if not all(low <= abs(value) <= LARGEST for value in values):
+                raise ValueError(f"preprocessing: {name} must be from {low:g} to {LARGEST:g}, got {values}")
             object.__setattr__(self, name, tuple(map(float, values)))
         if self.size is not None:
             object.__setattr__(self, "size", positive_size("size", self.size))
+        if self.line is not None and (self.size is not None or self.edge is not None):
+            raise ValueError(
+                f"preprocessing: line must be without size and edge, got {self.line}, {self.size} and {self.edge}"
+            )
         self._check_crop()
         if self.pad_or < 0:
             raise ValueError(f"preprocessing: pad_or must not be negative, got {self.pad_or}")
@@ -222,11 +246,14 @@ class Preprocessing:
             raise ValueError(f"preprocessing: side_divisor must be positive, got {self.side_divisor}")
         if self.by_ratio and (self.size is None or not self.keep_ratio or self.turn_size or self.turn_boxes):
             raise ValueError("preprocessing: by_ratio must come with size, keep_ratio, no turn_size and no turn_boxes")
+        for name in FLAGS:
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"preprocessing: {name} must be True or False, got {getattr(self, name)!r}")
         for name, words in WORDS.items():
             if getattr(self, name) not in words:
                 choices = ", ".join(map(repr, words[:-1])) + f" or {words[-1]!r}"
                 raise ValueError(f"preprocessing: {name} must be {choices}, got {getattr(self, name)!r}")
-        if self.color_type != "color" and self.resize_backend != "cv2":
+        if self.color_type not in IN_COLOR and self.resize_backend != "cv2":
             raise ValueError(
                 f"preprocessing: resize_backend must be 'cv2' with color_type {self.color_type!r}, got "
                 f"{self.resize_backend!r}"
@@ -250,6 +277,13 @@ class Preprocessing:
         """Refuse an edge or a crop that does not suit the size."""
         if self.edge is not None and (self.size is not None or self.edge < 1):
             raise ValueError(f"preprocessing: edge must be positive, without size, got {self.edge} and {self.size}")
+        if self.crop_padding is not None and (
+            self.crop_padding < 0 or self.size is None or self.size[0] != self.size[1] or self.keep_ratio
+        ):
+            raise ValueError(
+                "preprocessing: crop_padding must not be negative, with a square size without keep_ratio, got "
+                f"{self.crop_padding} and {self.size}"
+            )
         if self.crop is None:
             return
         object.__setattr__(self, "crop", positive_size("crop", self.crop))
@@ -301,10 +335,12 @@ class Preprocessing:
             If there is an unknown entry: a later mmort may have written it, and without it inputs would differ.
         """
         require_fields("preprocessing", values, cls)
-        if values.get("padding") is None:
-            return cls(**values)
-        require_fields("preprocessing.padding", values["padding"], Padding)
-        return cls(**{**values, "padding": Padding(**values["padding"])})
+        parts: dict[str, Any] = {}
+        for name, kind in (("padding", Padding), ("line", LineHeight)):
+            if values.get(name) is not None:
+                require_fields(f"preprocessing.{name}", values[name], kind)
+                parts[name] = kind(**values[name])
+        return cls(**{**values, **parts})
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as numbers, lists and a dict, ready for JSON; those that few files need only if set."""
@@ -333,7 +369,8 @@ class Preprocessing:
         Raises
         ------
         ValueError
-            If `image` is not of this shape and dtype, or the file cannot be decoded.
+            If `image` is not of this shape and dtype, the file cannot be decoded, or the resized or the padded image
+            has more pixels than the limits, as that of a line of pixels may.
         TypeError
             If `image` is neither an array nor a path.
         OSError
@@ -344,12 +381,28 @@ class Preprocessing:
             raise ValueError(f"preprocessing: image must have {self.channels} channels, got {image.shape[2]}")
         height, width = image.shape[:2]
         size = self.resized_size(width, height)
+        if self.edge is not None and size[0] * size[1] > max(MAX_RESIZED_PIXELS, height * width):
+            raise ValueError(
+                f"preprocessing: edge={self.edge} makes {size[1]} x {size[0]} pixels of {height} x {width}, which is "
+                f"more than the limit, {MAX_RESIZED_PIXELS} pixels or as many as before"
+            )
         pixels: NDArray[Any] = image.astype(np.float32) if self.to_float32 else image
+        pixels = pixels if self.crop_padding is None else self._middle(pixels, self.crop_padding)
         resized = resize(pixels, *size, self.resize_backend, self.interpolation)
         return self.finish(resized[:, ::-1] if mirrored else resized, (height, width))
 
+    def _middle(self, image: NDArray[Any], crop_padding: int) -> NDArray[Any]:
+        """Return the square in the middle of an image, of the share of its shorter side that `crop_padding` means."""
+        assert self.size is not None
+        height, width = image.shape[:2]
+        side = self.size[0] / (self.size[0] + crop_padding) * min(height, width)
+        left, top = (max(0, round((length - side) / 2)) for length in (width, height))
+        return image[top : int(top + side - 1) + 1, left : int(left + side - 1) + 1]
+
     def resized_size(self, width: int, height: int) -> tuple[int, int]:
         """Return the width and height to which an image of the given width and height is resized."""
+        if self.line is not None:
+            return self.line.size(width, height)
         if self.edge is not None:
             if width < height:
                 return self.edge, int(self.edge * height / width)
@@ -394,6 +447,11 @@ class Preprocessing:
         """Return the heights and widths of inputs for images of all proportions; none if images keep their size."""
         if self.crop is not None:
             return {self._pad_shape(*self._canvas_shape(*self.crop[::-1]))}
+        if self.line is not None:
+            if self.line.widest is None:
+                return set()
+            widths = self.line.narrowest, self.line.widest
+            return {self._pad_shape(*self._canvas_shape(self.line.height, width)) for width in widths}
         if self.size is None:
             padded_to = self.padding.size if self.padding is not None else None
             return set() if padded_to is None else {self._pad_shape(*self._canvas_shape(*padded_to[::-1]))}
@@ -543,7 +601,15 @@ def require_fields(name: str, values: dict[str, Any], settings: type[Any]) -> No
         raise ValueError(f"{name} has no entry {', '.join(unknown)}; its entries: {', '.join(known)}")
 
 
-_RARE = {"color_type": "color", "side_divisor": 1, "by_ratio": False, "edge": None, "crop": None}
+_RARE = {
+    "color_type": "color",
+    "side_divisor": 1,
+    "by_ratio": False,
+    "edge": None,
+    "crop": None,
+    "crop_padding": None,
+    "line": None,
+}
 _RARE_PADDING = {"long_side": None, "margin": 0.0}
 """Settings, and those of the padding, that programs in other languages do not know, with their defaults."""
 

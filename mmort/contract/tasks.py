@@ -91,6 +91,14 @@ SEMANTIC = Tensor("semantic", "float32", ("N", "S", "h", "w"), "logits of each k
 KEYPOINTS = Tensor("keypoints", "float32", ("N", "K", "3 P"), "x and y in pixels of input, and the score of each point")
 PANOPTIC = Tensor("panoptic", "int32", ("N", "H", "W"), "the id of each pixel's segment")
 SCORES = Tensor("scores", "float32", ("N", "K"), "the probability of each class")
+HEATMAPS = Tensor("heatmaps", "float32", ("N", "P", "h", "w"), "how probable each keypoint is at each place")
+SIMCC_X = Tensor("simcc_x", "float32", ("N", "P", "x"), "the score of each keypoint in each column")
+SIMCC_Y = Tensor("simcc_y", "float32", ("N", "P", "y"), "the score of each keypoint in each row")
+POINTS = Tensor(
+    *("points", "float32", ("N", "P", (2, 4))), "x and y of keypoints, as shares of input, and perhaps their deviations"
+)
+CHARACTERS = Tensor("characters", "float32", ("N", "T", "K"), "the probability of each character at each step")
+PROBABILITY = Tensor("probability", "float32", ("N", "H", "W"), "how probable each pixel of input is one of a text")
 LOGITS = Tensor("logits", "float32", ("N", "K", "H", "W"), "logits of each class in each pixel of input")
 
 TEXT_INPUTS = (TEXT.name, TEXT_POSITIONS.name, TEXT_SHARES.name)
@@ -112,8 +120,7 @@ class Task:
     inputs, outputs : tuple of Tensor
         Those that files may have, the required ones first.
     forms : tuple of tuple of str
-        The outputs that a file has together, in the order in which networks return them; first those that all forms
-        begin with.
+        The outputs that a file has together, in the order in which networks return them.
     for_programs : tuple of str
         Outputs that a file may have besides, which mmort makes itself of the others.
     """
@@ -139,7 +146,7 @@ class Task:
         >>> DETECTION.outputs_among(["dets"]) is None
         True
         """
-        if not set(self.forms[0]) <= set(names):
+        if not any(set(form) <= set(names) for form in self.forms):
             return None
         return tuple(tensor.name for tensor in self.tensors(names) if tensor.name not in self.for_programs)
 
@@ -162,9 +169,11 @@ class Task:
                 if not tensor.has_shape(shape, numbers):
                     raise ValueError(f"the model's {tensor.name} must be {required}, got {shape}")
             return
-        first, *longer = self.forms
+        first, *others = self.forms
         text = self._text(first, numbers)
-        text += "".join(f", or with {self._text(form[len(first) :], numbers)}" for form in longer)
+        for form in others:
+            further = form[len(first) :] if form[: len(first)] == first else form
+            text += f", or {'with ' * (further != form)}{self._text(further, numbers)}"
         raise ValueError(f"the model's outputs must be {text}, got {shapes}")
 
     def _text(self, names: Collection[str], numbers: dict[str, int]) -> str:
@@ -184,5 +193,16 @@ CLASSIFICATION = Task("classification", inputs=(INPUT,), outputs=(SCORES,), form
 
 SEGMENTATION = Task("segmentation", inputs=(INPUT,), outputs=(LOGITS,), forms=((LOGITS.name,),))
 
-TASKS = {task.name: task for task in (DETECTION, CLASSIFICATION, SEGMENTATION)}
+POSE = Task(
+    "keypoints",
+    inputs=(INPUT,),
+    outputs=(HEATMAPS, SIMCC_X, SIMCC_Y, POINTS),
+    forms=((HEATMAPS.name,), (SIMCC_X.name, SIMCC_Y.name), (POINTS.name,)),
+)
+
+TEXT_RECOGNITION = Task("text recognition", inputs=(INPUT,), outputs=(CHARACTERS,), forms=((CHARACTERS.name,),))
+
+TEXT_DETECTION = Task("text detection", inputs=(INPUT,), outputs=(PROBABILITY,), forms=((PROBABILITY.name,),))
+
+TASKS = {task.name: task for task in (DETECTION, CLASSIFICATION, SEGMENTATION, POSE, TEXT_RECOGNITION, TEXT_DETECTION)}
 """All tasks by name."""

@@ -1,6 +1,6 @@
 """Detectors of handwritten digits, in the forms that they have on their way from MMDetection to ONNX Runtime.
 
-``mmort demo`` goes that way (`mmort.demo.story`).  README.md says where the files come from.
+``mmort demo`` goes that way (`mmort.demo.walkthrough`).  README.md says where the files come from.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ CONFIG = _FOLDER / "config.py"
 CHECKPOINT = _FOLDER / "checkpoint.pth"
 """The weights that MMDetection trained with it."""
 MODEL = _FOLDER / "mask_rcnn.onnx"
-"""What ``mmort export`` made of both."""
+"""The file that ``mmort export`` made of both."""
 IMAGES = tuple(sorted((_FOLDER / "images").glob("*.png")))
 """Images of digits that it was not trained on."""
 ANNOTATIONS = _FOLDER / "annotations.json"

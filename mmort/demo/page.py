@@ -102,9 +102,9 @@ def _write_detector(model: Path) -> None:
 
 def _write_detector_of_words(model: Path, texts: Texts) -> None:
     """Export a Grounding DINO that looks for `texts` as a portable file."""
-    from mmort.demo import story
+    from mmort.demo import walkthrough
 
-    story.export_words(model, texts=texts, portable=True)
+    walkthrough.export_words(model, texts=texts, portable=True)
 
 
 def make_server(folder: Path, port: int = 0) -> ThreadingHTTPServer:
@@ -141,7 +141,7 @@ class _Handler(SimpleHTTPRequestHandler):
     extensions_map = SimpleHTTPRequestHandler.extensions_map | {".mjs": "text/javascript", ".wasm": "application/wasm"}
 
     def send_head(self) -> Any:
-        """Refuse requests for other hosts, whose names may lead here, and for what is no file of the page."""
+        """Refuse requests for other hosts, whose names may lead here, and for paths outside the page."""
         port = self.connection.getsockname()[1]
         if self.headers.get("Host") not in (f"127.0.0.1:{port}", f"localhost:{port}"):
             self.send_error(HTTPStatus.FORBIDDEN, "This server is for this machine only")

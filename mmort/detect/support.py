@@ -108,7 +108,7 @@ class _Collector(Parts):
             return super().read(name, schema, {key: value for key, value in spelled.items() if key in {*known, "type"}})
 
     def attempt(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return what a function returns, or a substitute if it fails."""
+        """Call a function; return a substitute if it fails."""
         try:
             return function(*arguments)
         except ValueError as error:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmort.detections.drawable import Drawable
+
 if TYPE_CHECKING:
     import pandas
 
@@ -19,7 +21,7 @@ SHOWN = 5
 
 
 @dataclass(frozen=True, eq=False)
-class Classes:
+class Classes(Drawable):
     """The classes of an image, by descending probability.
 
     Parameters
@@ -87,7 +89,9 @@ class Classes:
         return scores
 
     def top(self, count: int) -> Classes:
-        """Return the `count` most probable classes."""
+        """Return the `count` most probable classes; ValueError if it is negative."""
+        if count < 0:
+            raise ValueError(f"Classes: count must not be negative, got {count}")
         return Classes(self.scores[:count], self.labels[:count], self.names[:count], self.image_size)
 
     def to_dict(self) -> dict[str, Any]:
@@ -123,44 +127,7 @@ class Classes:
         return pandas.DataFrame({"label": self.labels, "name": list(self.names), "score": self.scores})
 
     def plot(self, image: NDArray[np.uint8] | str | os.PathLike[str], *, scale: float = 1.0) -> NDArray[np.uint8]:
-        """Write the most probable classes on a copy of their image.
-
-        Parameters
-        ----------
-        image : ndarray of uint8, (H, W, 3), or path
-            Blue, green, red; or the image's file.
-        scale : float, default 1.0
-            Resize the image by this factor first.
-
-        Returns
-        -------
-        ndarray of uint8, (H * scale, W * scale, 3)
-
-        Raises
-        ------
-        ValueError, TypeError, OSError, ImportError
-            As for `mmort.predict.draw`.
-        """
+        """Write the most probable classes on a copy of their image.  See `Drawable.plot`."""
         from mmort.detections.drawing import draw_classes
 
         return draw_classes(image, self.top(SHOWN), scale=scale)
-
-    def save(
-        self,
-        path: str | os.PathLike[str],
-        image: NDArray[np.uint8] | str | os.PathLike[str],
-        *,
-        scale: float = 1.0,
-    ) -> None:
-        """Write what `plot` draws to an image file, whose suffix, such as ``.png``, decides about the format.
-
-        A file that exists is replaced, but never the image itself.
-
-        Raises
-        ------
-        ValueError, TypeError, OSError, ImportError
-            As for `Detections.save`.
-        """
-        from mmort.detections.drawing import save_drawn
-
-        save_drawn(path, image, lambda: self.plot(image, scale=scale))

@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmort.detections.boxes import bounding_boxes, corners
+from mmort.detections.drawable import Drawable
 from mmort.detections.masks import Masks, Region, join, put
 from mmort.detections.panoptic import SegmentIds
+from mmort.detections.skeleton import Skeleton
 
 if TYPE_CHECKING:
     import pandas
@@ -32,7 +34,7 @@ class RunLengths(TypedDict):
 
 
 @dataclass(frozen=True, eq=False)
-class Detections:
+class Detections(Drawable):
     """The detections in an image, in its own pixels, by descending score.
 
     Those of a panoptic segmentation are its segments, of things and of stuff, whose masks do not overlap.
@@ -59,11 +61,13 @@ class Detections:
         Of detectors of rotated boxes: x, y of the centre, width, height, and an angle in radians, clockwise on screen.
     keypoints : ndarray of float32, (N, P, 3), optional
         Of detectors of poses: x, y and score of each point.
+    skeleton : Skeleton, optional
+        What the keypoints are, and which of them are linked.
 
     Raises
     ------
     ValueError
-        If the shapes do not match.
+        If the shapes do not match, or labels are fractions.
 
     Examples
     --------
@@ -88,6 +92,7 @@ class Detections:
     segments: SegmentIds | None = None
     rotated_boxes: NDArray[np.float32] | None = None
     keypoints: NDArray[np.float32] | None = None
+    skeleton: Skeleton | None = None
 
     @classmethod
     def of_rotated(
@@ -188,6 +193,7 @@ class Detections:
             join(masks, *parts[0].image_size) if masks else None,
             rotated_boxes=np.concatenate(rotated) if rotated else None,
             keypoints=np.concatenate(keypoints) if keypoints else None,
+            skeleton=filled[0].skeleton,
         )
         return joined[np.argsort(-joined.scores, kind="stable")]
 
@@ -197,8 +203,13 @@ class Detections:
         return Detections.merge([self, other])
 
     def __post_init__(self) -> None:
+        labels = np.asarray(self.labels)
+        if labels.dtype.kind == "f" and not all(map(float.is_integer, labels.ravel().tolist())):
+            raise ValueError(f"Detections: labels must be integers, got {labels}")
         for name, dtype in (("boxes", np.float32), ("scores", np.float32), ("labels", np.int64)):
             object.__setattr__(self, name, np.asarray(getattr(self, name), dtype))
+        if self.boxes.shape == (0,):  # an empty list
+            object.__setattr__(self, "boxes", self.boxes.reshape(0, 4))
         count = len(self.boxes)
         shapes = self.boxes.shape, self.scores.shape, self.labels.shape
         if shapes != ((count, 4), (count,), (count,)):
@@ -211,6 +222,12 @@ class Detections:
             object.__setattr__(self, "keypoints", np.asarray(self.keypoints, np.float32))
             if self.keypoints.ndim != 3 or self.keypoints.shape[::2] != (count, 3):
                 raise ValueError(f"Detections: keypoints must be ({count}, P, 3), got {self.keypoints.shape}")
+        if self.skeleton is not None and (
+            self.keypoints is None or self.keypoints.shape[1] != len(self.skeleton.names)
+        ):
+            raise ValueError(
+                f"Detections: skeleton must have a name for each keypoint, got {len(self.skeleton.names)} names"
+            )
         if len(self.names) != count or (self.stored_masks is not None and len(self.stored_masks) != count):
             raise ValueError(f"Detections: names and masks must be as many as boxes, {count}")
         if self.segments is not None and (self.stored_masks is None or len(self.segments.values) != count):
@@ -248,6 +265,7 @@ class Detections:
             None if self.segments is None else self.segments.select(indices),
             None if self.rotated_boxes is None else self.rotated_boxes[indices],
             None if self.keypoints is None else self.keypoints[indices],
+            self.skeleton,
         )
 
     def above(self, score_threshold: float) -> Detections:
@@ -369,6 +387,8 @@ class Detections:
             known = category_ids if isinstance(category_ids, Mapping) else range(len(category_ids))
             if missing := sorted({*self.labels.tolist()} - {*known}):
                 raise ValueError(f"to_coco: category_ids must have an id for each label, got none for {missing[0]}")
+        if isinstance(image_id, np.integer):  # which JSON does not have
+            image_id = int(image_id)
         entries: list[dict[str, Any]] = []
         for (x1, y1, x2, y2), score, label in zip(
             self.boxes.tolist(), self.scores.tolist(), self.labels.tolist(), strict=True
@@ -462,31 +482,7 @@ class Detections:
         )
 
     def plot(self, image: NDArray[np.uint8] | str | os.PathLike[str], *, scale: float = 1.0) -> NDArray[np.uint8]:
-        """Draw the detections on a copy of their image, as `mmort.predict.draw` does.
-
-        Parameters
-        ----------
-        image : ndarray of uint8, (H, W, 3), or path
-            Blue, green, red; or the image's file.  Grey arrays and those with alpha are taken as files are.
-        scale : float, default 1.0
-            Resize the image by this factor first.
-
-        Returns
-        -------
-        ndarray of uint8, (H * scale, W * scale, 3)
-            Blue, green, red; ``[..., ::-1]`` is red, green, blue, which matplotlib and notebooks show.
-
-        Raises
-        ------
-        ValueError
-            If it is not the image of the detections, not of this shape and dtype, or cannot be decoded; if `scale` is
-            not positive.
-        TypeError
-            If `image` is neither an array nor a path.
-        OSError
-            If the file cannot be opened.
-        ImportError
-            If OpenCV is not installed.
+        """Draw the detections on a copy of their image, as `mmort.predict.draw` does.  See `Drawable.plot`.
 
         Examples
         --------
@@ -498,30 +494,6 @@ class Detections:
         from mmort.detections.drawing import draw
 
         return draw(image, self, scale=scale)
-
-    def save(
-        self,
-        path: str | os.PathLike[str],
-        image: NDArray[np.uint8] | str | os.PathLike[str],
-        *,
-        scale: float = 1.0,
-    ) -> None:
-        """Write what `plot` draws to an image file, whose suffix, such as ``.png``, decides about the format.
-
-        A file that exists is replaced, but never the image itself.
-
-        Raises
-        ------
-        ValueError
-            As for `plot`, if OpenCV writes no format with this suffix, or if it would replace the image itself.
-        OSError
-            If the image cannot be opened, or the file not be written.
-        ImportError
-            If OpenCV is not installed.
-        """
-        from mmort.detections.drawing import save_drawn
-
-        save_drawn(path, image, lambda: self.plot(image, scale=scale))
 
     def _with_segmentation(self, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Add each detection's mask to its entry, if the detector makes masks."""

@@ -15,14 +15,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmort.detections.labels import Colour, Font, place_labels
+from mmort.detections.labels import MIN_LETTER_HEIGHT, Colour, Font, place_labels
 from mmort.detections.masks import Region
-from mmort.images import Image, as_image, opencv, write_image
+from mmort.images import Image, as_image, opencv, read_image, write_image
 
 if TYPE_CHECKING:
     from mmort.detections.classes import Classes
     from mmort.detections.detections import Detections
+    from mmort.detections.recognized_text import RecognizedText
     from mmort.detections.segmentation_map import SegmentationMap
+    from mmort.detections.skeleton import Skeleton
+    from mmort.detections.text_regions import TextRegions
 
 MASK_OPACITY = 0.4
 MAP_OPACITY = 0.5  # of a segmentation, which covers all of the image
@@ -30,6 +33,7 @@ MIN_NAMED_SHARE = 0.01  # of the image's pixels, that a class has whose name is 
 LINES_PER_SIDE = 270  # a side is the square root of the image's area
 FRACTION_BITS = 4  # of the coordinates of polygons
 MIN_KEYPOINT_SCORE = 0.5  # of those that are drawn: points that are not visible have a low one
+MIN_SKELETON_SCORE = 0.3  # of those of a skeleton, which MMPose draws from there on
 MAX_POSITION = 100_000  # pixels; corners of polygons that are further out are moved there
 
 PANEL_HEIGHT, MAX_PANEL_WIDTH, COLUMNS, MARGIN, CAPTION_HEIGHT, CAPTION_LETTERS = 440, 800, 4, 24, 40, 15
@@ -103,7 +107,7 @@ def draw(image: NDArray[np.uint8] | str | os.PathLike[str], detections: Detectio
         cv2.rectangle(canvas, (x1, y1), last, colours[index], thickness)
     if detections.keypoints is not None:
         for index in order:
-            _draw_keypoints(canvas, detections.keypoints[index], scale, colours[index], thickness)
+            _draw_keypoints(canvas, detections.keypoints[index], detections.skeleton, scale, colours[index], thickness)
     for label in place_labels(detections.names, detections.scores.tolist(), boxes, colours, (height, width)):
         label.draw(canvas)
     return canvas
@@ -140,6 +144,37 @@ def draw_segmentation(
     return canvas
 
 
+def draw_text(
+    image: NDArray[np.uint8] | str | os.PathLike[str], recognized: RecognizedText, *, scale: float = 1.0
+) -> Image:
+    """Write the text of an image of a word below a copy of it; see `draw`."""
+    canvas = _canvas(image, recognized, scale)
+    width = canvas.shape[1]
+    font = Font.of_height(max(MIN_LETTER_HEIGHT, min(CAPTION_LETTERS, canvas.shape[0] // 2)))
+    strip = np.full((font.ascent + 2 * font.descent, width, 3), BACKGROUND, np.uint8)
+    font.write(strip, font.shortened(recognized.text, "", width), (0, font.ascent + font.descent // 2), INK)
+    return np.concatenate([canvas, strip])
+
+
+def draw_text_regions(
+    image: NDArray[np.uint8] | str | os.PathLike[str], regions: TextRegions, *, scale: float = 1.0
+) -> Image:
+    """Draw the outlines of texts on a copy of an image, each in a colour of its own; see `draw`."""
+    if isinstance(image, (str, os.PathLike)):
+        image = read_image(image, regions.color_type)
+    canvas = _canvas(image, regions, scale)
+    height, width = canvas.shape[:2]
+    thickness = max(1, round(math.sqrt(height * width) / LINES_PER_SIDE))
+    colours = [class_colour(index) for index in range(len(regions))]
+    for polygon, colour in zip(regions.polygons, colours, strict=True):
+        points = _fixed_point(polygon, scale)[None]
+        opencv().polylines(canvas, points, True, colour, thickness, opencv().LINE_AA, FRACTION_BITS)
+    scores = [math.nan] * len(regions) if regions.texts is not None else regions.scores.tolist()
+    for label in place_labels(regions.names, scores, regions.boxes * scale, colours, (height, width)):
+        label.draw(canvas)
+    return canvas
+
+
 def _colour_of(segmentation: SegmentationMap, label: int) -> Colour:
     """Return the colour of a class, blue, green, red."""
     if segmentation.palette is None:
@@ -151,7 +186,7 @@ def _colour_of(segmentation: SegmentationMap, label: int) -> Colour:
 def save_drawn(
     path: str | os.PathLike[str], image: NDArray[np.uint8] | str | os.PathLike[str], plot: Callable[[], Image]
 ) -> None:
-    """Write what a function draws on an image to a file, which must not be that of the image."""
+    """Draw on an image with a function, and write the result to a file other than the image's."""
     if isinstance(image, (str, os.PathLike)) and os.path.exists(path) and os.path.samefile(path, image):
         raise ValueError(f"save: the annotated image would replace {os.fspath(image)}; give another name")
     write_image(path, plot())
@@ -159,20 +194,22 @@ def save_drawn(
 
 def _canvas(
     image: NDArray[np.uint8] | str | os.PathLike[str],
-    result: Detections | Classes | SegmentationMap,
+    result: Detections | Classes | SegmentationMap | RecognizedText | TextRegions,
     scale: float,
 ) -> Image:
     """Return a copy of the image to draw on; ValueError if a result is not for it, or the scale is not positive."""
     image = as_image("draw", image)
     if image.shape[:2] != tuple(result.image_size):
-        kind = {"Detections": "detections are", "Classes": "classes are"}.get(type(result).__name__, "map is")
+        kinds = {"Detections": "detections are", "Classes": "classes are"}
+        kinds |= {"RecognizedText": "text is", "TextRegions": "texts are"}
+        kind = kinds.get(type(result).__name__, "map is")
         raise ValueError(f"draw: image is {image.shape[:2]}, but the {kind} for {result.image_size}")
     if not 0 < scale < math.inf:
         raise ValueError(f"draw: scale must be positive, got {scale}")
     return _resized(image, scale)
 
 
-def draw_beside(image: Image, versions: Sequence[Detections | Classes | SegmentationMap]) -> Image:
+def draw_beside(image: Image, versions: Sequence[Detections | Classes | SegmentationMap | RecognizedText]) -> Image:
     """Draw each version of what was found on a copy of an image, and put these side by side."""
     gap = np.full((image.shape[0], MARGIN, 3), BACKGROUND, np.uint8)
     panels = [panel for version in versions for panel in (gap, version.plot(image))]
@@ -267,13 +304,32 @@ def _draw_masks(
 
 
 def _draw_keypoints(
-    canvas: Image, keypoints: NDArray[np.float32], scale: float, colour: Colour, thickness: int
+    canvas: Image,
+    keypoints: NDArray[np.float32],
+    skeleton: Skeleton | None,
+    scale: float,
+    colour: Colour,
+    thickness: int,
 ) -> None:
-    """Draw a dot with a dark edge for each keypoint (P, 3) that is likely to be visible."""
+    """Draw links, and a dot with a dark edge for each keypoint (P, 3), where these are likely to be visible."""
     cv2 = opencv()
-    for x, y in _fixed_point(keypoints[keypoints[:, 2] >= MIN_KEYPOINT_SCORE, :2], scale).tolist():
-        for radius, filling in ((2 * thickness + 1, BACKGROUND), (2 * thickness, colour)):
-            cv2.circle(canvas, (x, y), radius << FRACTION_BITS, filling, -1, cv2.LINE_AA, FRACTION_BITS)
+    visible = keypoints[:, 2] >= (MIN_KEYPOINT_SCORE if skeleton is None else MIN_SKELETON_SCORE)
+    links, colours, link_colours = (
+        ((), (), ()) if skeleton is None else (skeleton.links, skeleton.colours, skeleton.link_colours)
+    )
+    points = _fixed_point(keypoints[:, :2], scale).tolist()
+    for link, (start, end) in enumerate(links):
+        if visible[start] and visible[end]:
+            of_link = _bgr(link_colours, link, colour)
+            cv2.line(canvas, points[start], points[end], of_link, thickness, cv2.LINE_AA, FRACTION_BITS)
+    for index in np.flatnonzero(visible).tolist():
+        for radius, filling in ((2 * thickness + 1, BACKGROUND), (2 * thickness, _bgr(colours, index, colour))):
+            cv2.circle(canvas, points[index], radius << FRACTION_BITS, filling, -1, cv2.LINE_AA, FRACTION_BITS)
+
+
+def _bgr(colours: Sequence[tuple[int, int, int]], index: int, default: Colour) -> Colour:
+    """Return one of some colours, if there are any, as blue, green, red."""
+    return (colours[index][2], colours[index][1], colours[index][0]) if colours else default
 
 
 def _polygons(region: Region, scale: float) -> list[NDArray[np.int32]]:

@@ -16,6 +16,9 @@ Colour = tuple[int, int, int]  # blue, green, red
 LETTERS_PER_SIDE = 40  # a side is the square root of the image's area
 MIN_LETTER_HEIGHT = 9  # pixels; smaller letters cannot be read
 MAX_LABELLED_SHARE = 0.2  # of the image; letters shrink where labels would cover more
+MAX_COVERED_SHARE = (
+    0.3  # of the image, where letters cannot shrink further: beyond, all labels but the first are left out
+)
 MAX_WIDTH_SHARE = 0.5  # of the image's width, unless the box is wider; longer names are shortened
 ROWS_INSIDE = 8  # that are tried in a box
 
@@ -92,24 +95,27 @@ def place_labels(
 ) -> list[Label]:
     """Place a label with name and score, unless that is NaN, beside or inside each box (x1, y1, x2, y2), in this order.
 
-    A label goes where it covers the least area of boxes.  Where no position is free, the name is shortened, and if that
-    does not help the label is left out.  `image_size` is height and width.
+    A label goes where it covers the least area of boxes.  Where no position is free, or the labels would hide too much
+    of the image, the name is shortened, and if that does not help the label is left out.  `image_size` is height and
+    width.
     """
     height, width = image_size
     limits = np.minimum(np.maximum(boxes[:, 2] - boxes[:, 0], MAX_WIDTH_SHARE * width), width).tolist()
     font = _fitting_font(names, scores, limits, image_size)
     labels: list[Label] = []
     taken = np.zeros((0, 4))
+    remaining = MAX_COVERED_SHARE * height * width
     for name, score, limit, box, colour in zip(names, scores, limits, boxes, colours, strict=True):
         for text in dict.fromkeys((_text(font, name, score, limit), _text(font, name, score, limit / 3))):
             size = _size(font, text)
-            if not text or size[1] > height:
+            if not text or size[1] > height or (labels and math.prod(size) > remaining):
                 continue
             candidates = _candidates(box, size, image_size)
             free = candidates[_common_areas(candidates, taken).sum(axis=1) == 0]
             if len(free):
                 rectangle = free[_common_areas(free, boxes).sum(axis=1).argmin()]
                 taken = np.concatenate([taken, rectangle[None]])
+                remaining -= math.prod(size)
                 labels.append(Label(text, font, colour, int(rectangle[0]), int(rectangle[1]), *size))
                 break
     return labels

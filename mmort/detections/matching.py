@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +37,7 @@ def match_detections(
     box_tolerance: ArrayLike,
     score_tolerance: ArrayLike,
     overlaps: Overlaps | None = None,
+    is_equal: Callable[[int], NDArray[np.bool_]] | None = None,
 ) -> NDArray[np.int64]:
     """Match the expected detections of an image with the detections found, label by label.
 
@@ -53,6 +54,8 @@ def match_detections(
         The largest difference of a corner's coordinate, in pixels, and of the score.
     overlaps : callable, optional
         Returns the overlaps of the masks of some detections found, by their indices, with that of an expected one.
+    is_equal : callable, optional
+        Returns which of the detections found may match an expected one, for what neither boxes nor scores say.
 
     Returns
     -------
@@ -71,6 +74,8 @@ def match_detections(
             & (distance <= box_tolerance[index])
             & (np.abs(dets[:, -1] - expected_dets[index, -1]) <= score_tolerance[index])
         )
+        if is_equal is not None:
+            candidates &= is_equal(int(index))
         if candidates.any():
             nearest = np.flatnonzero(candidates)[distance[candidates].argsort(kind="stable")]
             if overlaps is not None and len(nearest) > 1:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmort.detections.drawable import Drawable
+
 if TYPE_CHECKING:
     import pandas
 
@@ -20,7 +22,7 @@ SHOWN = 5
 
 
 @dataclass(frozen=True, eq=False)
-class SegmentationMap:
+class SegmentationMap(Drawable):
     """The class of each pixel of an image, at the image's own size.
 
     Parameters
@@ -112,7 +114,7 @@ class SegmentationMap:
         Raises
         ------
         ValueError
-            If no class is called so.
+            If no class is called so, or has this label.
         """
         if isinstance(name, str):
             if name not in self.class_names:
@@ -120,6 +122,10 @@ class SegmentationMap:
                     f"SegmentationMap: no class is called {name!r}; classes: {', '.join(self.class_names)}"
                 )
             name = self.class_names.index(name)
+        elif not 0 <= name < len(self.class_names):
+            raise ValueError(
+                f"SegmentationMap: labels of classes are from 0 to {len(self.class_names) - 1}, got {name}"
+            )
         mask: NDArray[np.bool_] = self.map == name
         return mask
 
@@ -185,44 +191,7 @@ class SegmentationMap:
         write_image(path, self.map)  # type: ignore[arg-type]
 
     def plot(self, image: NDArray[np.uint8] | str | os.PathLike[str], *, scale: float = 1.0) -> NDArray[np.uint8]:
-        """Tint a copy of the image with the colours of its classes, and name the larger ones.
-
-        Parameters
-        ----------
-        image : ndarray of uint8, (H, W, 3), or path
-            Blue, green, red; or the image's file.
-        scale : float, default 1.0
-            Resize the image by this factor first.
-
-        Returns
-        -------
-        ndarray of uint8, (H * scale, W * scale, 3)
-
-        Raises
-        ------
-        ValueError, TypeError, OSError, ImportError
-            As for `mmort.predict.draw`.
-        """
+        """Tint a copy of the image with the colours of its classes, and name the larger ones.  See `Drawable.plot`."""
         from mmort.detections.drawing import draw_segmentation
 
         return draw_segmentation(image, self, scale=scale)
-
-    def save(
-        self,
-        path: str | os.PathLike[str],
-        image: NDArray[np.uint8] | str | os.PathLike[str],
-        *,
-        scale: float = 1.0,
-    ) -> None:
-        """Write what `plot` draws to an image file, whose suffix, such as ``.png``, decides about the format.
-
-        A file that exists is replaced, but never the image itself.
-
-        Raises
-        ------
-        ValueError, TypeError, OSError, ImportError
-            As for `Detections.save`.
-        """
-        from mmort.detections.drawing import save_drawn
-
-        save_drawn(path, image, lambda: self.plot(image, scale=scale))

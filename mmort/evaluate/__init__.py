@@ -17,12 +17,15 @@ from mmort.evaluate.dataset import Dataset, DatasetImage, DatasetWarning, Metric
 from mmort.evaluate.dota import DotaDataset, DotaOptions
 from mmort.evaluate.evaluation import Evaluation, Predict, collect, evaluate
 from mmort.evaluate.lvis import LvisDataset, LvisOptions
+from mmort.evaluate.poses import PoseDataset, PoseOptions
 from mmort.evaluate.results import ImageResult, write_results
 from mmort.evaluate.saved_results import read_results
 from mmort.evaluate.segmentation import SegmentationDataset, SegmentationOptions
 from mmort.evaluate.testing import PipelineWarning, TestOptions, TestResult, TrainedNetwork, score_results, test
+from mmort.evaluate.text_regions import HmeanOptions, TextRegionDataset
 from mmort.evaluate.unlabelled import UnlabelledDataset
 from mmort.evaluate.voc import VocDataset, VocOptions
+from mmort.evaluate.words import WordDataset, WordOptions
 from mmort.evaluate.yolo import YoloDataset
 
 __all__ = [
@@ -40,6 +43,7 @@ __all__ = [
     "DotaDataset",
     "DotaOptions",
     "Evaluation",
+    "HmeanOptions",
     "ImageResult",
     "LvisDataset",
     "LvisOptions",
@@ -47,16 +51,21 @@ __all__ = [
     "Objects365V1Dataset",
     "PanopticOptions",
     "PipelineWarning",
+    "PoseDataset",
+    "PoseOptions",
     "Predict",
     "SegmentationDataset",
     "SegmentationOptions",
     "SubmissionDataset",
     "TestOptions",
     "TestResult",
+    "TextRegionDataset",
     "TrainedNetwork",
     "UnlabelledDataset",
     "VocDataset",
     "VocOptions",
+    "WordDataset",
+    "WordOptions",
     "YoloDataset",
     "analyze",
     "batch_size_of",

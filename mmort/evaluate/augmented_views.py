@@ -95,7 +95,7 @@ class AugmentedViews:
         Raises
         ------
         ValueError
-            If the detector has more than upright boxes, which MMDetection does not merge either.
+            If the file is no detector, or has more than upright boxes, which MMDetection does not merge either.
         """
         for start in range(0, len(paths), batch_size):
             batch = paths[start : start + batch_size]
@@ -106,8 +106,12 @@ class AugmentedViews:
     def merged(self, of_views: Sequence[Detections]) -> Detections:
         """Merge the detections in the views of an image."""
         first = of_views[0]
-        if first.has_masks or first.segments is not None or first.rotated_boxes is not None:
-            raise ValueError("test: tta merges upright boxes only, as MMDetection does, but not masks or rotated boxes")
+        if not isinstance(first, Detections):
+            raise ValueError(f"test: tta merges detections only, got {type(first).__name__}")
+        if first.has_masks or any(part is not None for part in (first.segments, first.rotated_boxes, first.keypoints)):
+            raise ValueError(
+                "test: tta merges upright boxes only, as MMDetection does, but not masks, keypoints or rotated boxes"
+            )
         boxes = np.concatenate(
             [
                 _mirror(detections.boxes, detections.image_size[1]) if view.mirrored else detections.boxes

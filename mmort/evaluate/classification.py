@@ -13,11 +13,12 @@ import numpy as np
 
 from mmort._files.inputs import read_text
 from mmort.contract import CLASSIFICATION, Task
+from mmort.contract.names import as_names
 from mmort.detections.classes import Classes
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
 from mmort.evaluate.option_checks import option_values
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif")
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif")
 """Those of images, as MMPretrain has them."""
 
 
@@ -78,10 +79,11 @@ class ClassificationDataset(Dataset):
         classes: Sequence[str] | None = None,
     ) -> None:
         folder = Path(images)
-        samples = _of_list(listed) if listed is not None else _of_folders(folder, classes)
+        named = () if classes is None else as_names("evaluate", classes)
+        samples = _of_list(listed) if listed is not None else _of_folders(folder, named)
         if not samples:
             raise ValueError(f"evaluate: no images in {folder}")
-        names = tuple(classes or (sorted(path.name for path in folder.iterdir() if path.is_dir())))
+        names = named or tuple(_folders_of(folder))
         if wrong := [label for _, label in samples if not 0 <= label < len(names)]:
             raise ValueError(
                 f"evaluate: {listed}: labels must be below the number of classes, {len(names)}, got {wrong[0]}"
@@ -145,9 +147,14 @@ def _of_list(file: str | os.PathLike[str]) -> list[tuple[str, int]]:
     return samples
 
 
-def _of_folders(folder: Path, classes: Sequence[str] | None) -> list[tuple[str, int]]:
+def _folders_of(folder: Path) -> list[str]:
+    """Return the names of the folders of classes; hidden ones, such as ``.git``, are none."""
+    return sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def _of_folders(folder: Path, classes: Sequence[str]) -> list[tuple[str, int]]:
     """Return the paths below a folder, and the labels that the folders there are."""
-    folders = sorted(path.name for path in folder.iterdir() if path.is_dir())
+    folders = _folders_of(folder)
     if classes and len(classes) != len(folders):
         raise ValueError(
             f"evaluate: {folder} must have a folder for each class, {len(classes)}, got {len(folders)}: "
@@ -158,7 +165,7 @@ def _of_folders(folder: Path, classes: Sequence[str] | None) -> list[tuple[str, 
         files = sorted(
             path.relative_to(folder / name).as_posix()
             for path in (folder / name).rglob("*")
-            if path.name.lower().endswith(SUFFIXES) and not path.name.startswith(".") and path.is_file()
+            if path.name.lower().endswith(IMAGE_SUFFIXES) and not path.name.startswith(".") and path.is_file()
         )
         samples += [(f"{name}/{file}", label) for file in files]
     return samples

@@ -13,6 +13,7 @@ import numpy as np
 
 from mmort._files.outputs import require_output, write_output
 from mmort.configs import class_names
+from mmort.contract.names import as_names
 from mmort.evaluate import coco_format
 from mmort.evaluate.coco_metrics import CocoOptions, coco_library, coco_metrics
 from mmort.evaluate.coco_truth import CocoTruth
@@ -205,7 +206,7 @@ class Coco90Dataset(CocoDataset):
         *,
         labels_by_name: bool,
     ) -> None:
-        self._names = tuple(class_names.COCO_90 if classes is None else classes)
+        self._names = class_names.COCO_90 if classes is None else as_names("evaluate", classes)
         named = [name for label, name in enumerate(self._names) if name != str(label)]
         super()._open(annotations, annotation_file, folder, named, labels_by_name=labels_by_name)
         self.classes = self._names

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mmort._files.inputs import read_bytes
+from mmort.contract.names import as_names
 from mmort.evaluate.dataset import DatasetImage
 from mmort.limits import MAX_ANNOTATED_PIXELS, MAX_COCO_COORDINATE, MAX_PATH, MAX_POLYGON_RATIO
 
@@ -106,6 +107,11 @@ def is_box(value: Any) -> bool:
     return len(edges) == 4 and min(edges[2:]) >= 0
 
 
+def is_keypoints(value: Any) -> bool:
+    """Return whether a value has x, y and visibility of one keypoint or more."""
+    return isinstance(value, list) and len(value) > 0 and len(value) % 3 == 0 and all(map(_is_number, value))
+
+
 def _is_number(value: Any) -> bool:
     """Return whether a value is a finite number."""
     return isinstance(value, Real) and not isinstance(value, bool) and (isinstance(value, int) or math.isfinite(value))
@@ -119,6 +125,7 @@ _WORDS: dict[Check, str] = {
     is_path: "the path of a file",
     is_side: f"a whole number from 1 to {MAX_ANNOTATED_PIXELS}",
     is_area: "a finite number, not negative",
+    is_keypoints: "finite numbers, three for each keypoint",
     is_box: "x, y, width, height: finite numbers, the last two not negative",
 }
 """What each check requires."""
@@ -135,7 +142,7 @@ def categories_of(
         If the file lacks one of the classes, or has it twice, or it is twice among them.
     """
     names = [category["name"] for category in annotations["categories"]]
-    classes = tuple(names if classes is None else classes)
+    classes = as_names("evaluate", names if classes is None else classes)
     missing = [name for name in classes if name not in names]
     if missing:
         raise ValueError(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mmort.evaluate.dataset import Dataset, Metrics
+from mmort.contract import Task
+from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
 from mmort.evaluate.image_objects import ImageObjects
 from mmort.evaluate.results import ImageResult
 
@@ -39,6 +40,11 @@ class ConcatenatedDataset(Dataset):
         self.classes = first.classes
 
     @property
+    def task(self) -> Task:  # type: ignore[override]
+        """The task of the data sets."""
+        return self.datasets[0].task
+
+    @property
     def metric_names(self) -> tuple[str, ...]:  # type: ignore[override]  # its own class has none
         """The metrics of the data sets."""
         return self.datasets[0].metric_names
@@ -54,6 +60,10 @@ class ConcatenatedDataset(Dataset):
         if any(part is None for part in parts):
             return None
         return [objects for part in parts if part is not None for objects in part]
+
+    def result_of(self, image: DatasetImage, found: Any) -> Any:
+        """Return what the data set of an image needs of what was found in it."""
+        return next(dataset for dataset in self.datasets if image in dataset.images).result_of(image, found)
 
     def score(self, results: Sequence[ImageResult], metrics: Sequence[str], options: Mapping[str, Any]) -> Metrics:
         """Compute the figures of each data set; the options are those of its format."""

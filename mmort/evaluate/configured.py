@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from mmort.configs.data_sets import METRICS_OF_TYPES, OTHER_FORMATS, classes_of, dict_of, named_classes, type_of
 from mmort.configs.layout import DetectorConfig
+from mmort.configs.schema import plain_type
 from mmort.evaluate.classification import ClassificationDataset, ClassificationOptions
 from mmort.evaluate.coco import Coco90Dataset, CocoDataset, Objects365V1Dataset
 from mmort.evaluate.coco_metrics import CocoOptions
@@ -20,8 +21,11 @@ from mmort.evaluate.concatenated import ConcatenatedDataset
 from mmort.evaluate.dataset import Dataset, DatasetWarning
 from mmort.evaluate.dota import DotaDataset, DotaOptions
 from mmort.evaluate.lvis import LvisDataset, LvisOptions, NotFederatedError
+from mmort.evaluate.poses import PoseDataset, PoseOptions
 from mmort.evaluate.segmentation import SegmentationDataset, SegmentationOptions, read_segmentation_entry
+from mmort.evaluate.text_regions import HmeanOptions, TextRegionDataset
 from mmort.evaluate.voc import VocDataset, VocOptions
+from mmort.evaluate.words import WordDataset, WordOptions
 from mmort.evaluate.yolo import Split, YoloDataset
 
 _Path: TypeAlias = str | os.PathLike[str]
@@ -32,10 +36,13 @@ _OPTIONS = {
     "mAP": VocOptions,
     "mIoU": SegmentationOptions,
     "accuracy": ClassificationOptions,
+    "keypoints": PoseOptions,
+    "word_acc": WordOptions,
+    "hmean": HmeanOptions,
 }
 """The options of data sets by the first of their metrics."""
 
-_SUFFIXES = {".json": "CocoDataset", ".txt": "VOCDataset", ".yaml": "YoloDataset", ".yml": "YoloDataset"}
+_ANNOTATION_SUFFIXES = {".json": "CocoDataset", ".txt": "VOCDataset", ".yaml": "YoloDataset", ".yml": "YoloDataset"}
 """The types of data sets by the suffix of an annotation file that is given instead of the config's."""
 
 
@@ -94,7 +101,7 @@ def dataset_of(
         If MMDetection measures a data set of this type by another metric.
     """
     replaced = _Arguments(annotation_file, image_dir, data_root, labels_by_name)
-    if annotation_file is not None and _SUFFIXES.get(Path(annotation_file).suffix) == "YoloDataset":
+    if annotation_file is not None and _ANNOTATION_SUFFIXES.get(Path(annotation_file).suffix) == "YoloDataset":
         if image_dir is not None:
             raise ValueError("evaluate: data.yaml has the directory of the images, so image_dir must not be given")
         return YoloDataset(
@@ -110,16 +117,15 @@ def dataset_of(
         return _open(None, {}, tuple(classes), replaced)
     layout = DetectorConfig(config)
     entries = layout.test_data_sets
-    if layout.package is not None:
-        if len(entries) > 1:
-            raise ValueError(f"evaluate: the config must have one test data set, got {len(entries)}")
-        return _open_package(layout, entries[0], tuple(classes), replaced)
+    if layout.package is not None and layout.package.module != "mmocr" and len(entries) > 1:
+        raise ValueError(f"evaluate: the config must have one test data set, got {len(entries)}")
     if len(entries) > 1 and (annotation_file is not None or image_dir is not None):
         raise ValueError(
             f"evaluate: the config tests on {len(entries)} data sets, so an annotation file or an image directory must "
             "be given in the config, not as an argument"
         )
-    datasets = [_open(layout, entry, tuple(classes), replaced) for entry in entries]
+    opens = _open if layout.package is None else _open_package
+    datasets = [opens(layout, entry, tuple(classes), replaced) for entry in entries]
     return datasets[0] if len(datasets) == 1 else ConcatenatedDataset(datasets)
 
 
@@ -142,7 +148,7 @@ def _open(
     if replaced.annotation_file is not None and Path(replaced.annotation_file).is_dir():
         kind = "DOTADataset"
     elif replaced.annotation_file is not None and not (kind in _OF_JSON and suffix == ".json"):
-        kind = _SUFFIXES.get(suffix, kind)
+        kind = _ANNOTATION_SUFFIXES.get(suffix, kind)
     root = _Root(config, entry, replaced.data_root)
     prefix = entry.get("img_prefix")
     if prefix is None:
@@ -186,8 +192,10 @@ def _open(
 def _open_package(
     config: DetectorConfig, entry: Mapping[str, Any], classes: tuple[str, ...], replaced: _Arguments
 ) -> Dataset:
-    """Open a data set of MMPretrain or MMSegmentation by its entry of a config."""
+    """Open a data set of one of OpenMMLab's other packages by its entry of a config."""
     root = _Root(config, entry, replaced.data_root)
+    if config.package is not None and config.package.module == "mmpose":
+        return _open_poses(config, entry, root, replaced)
     prefixes, names = entry.get("data_prefix"), named_classes(entry)
     if names is not None and classes and names != classes:
         raise ValueError(
@@ -196,6 +204,13 @@ def _open_package(
         )
     prefix = prefixes if isinstance(prefixes, Mapping) else {"img_path": prefixes}
     images = root.path(prefix.get("img_path") or "") if replaced.image_dir is None else Path(replaced.image_dir)
+    if config.package is not None and config.package.module == "mmocr":
+        annotations = replaced.annotation_file or root.path(entry.get("ann_file") or "")
+        if not (config.has_model and "det_head" in config.outer_model):
+            return WordDataset(images, annotations)
+        if any(plain_type(step.get("type")) == "FixInvalidPolygon" for step in config.test_steps or ()):
+            raise ValueError("evaluate: FixInvalidPolygon, which changes the texts of the data set, is not supported")
+        return TextRegionDataset(images, annotations)
     if config.package is not None and config.package.module == "mmpretrain":
         listed = replaced.annotation_file or (root.path(entry["ann_file"]) if entry.get("ann_file") else None)
         return ClassificationDataset(images, listed, names or classes or None)
@@ -206,6 +221,22 @@ def _open_package(
         raise ValueError("evaluate: neither the file nor the config's data set names the classes of the pixels")
     listed = root.path(entry["ann_file"]) if entry.get("ann_file") else None
     return SegmentationDataset(images, maps, names, listed, settings)
+
+
+def _open_poses(config: DetectorConfig, entry: Mapping[str, Any], root: _Root, replaced: _Arguments) -> PoseDataset:
+    """Open a data set of MMPose, if it is measured by the AP of COCO's keypoints."""
+    for evaluator in config.evaluators:
+        converters = [name for name in ("pred_converter", "gt_converter") if evaluator.get(name) is not None]
+        kind, of = plain_type(evaluator.get("type")), evaluator.get("iou_type", "keypoints")
+        if kind != "CocoMetric" or of != "keypoints" or converters:
+            raise ValueError(
+                "evaluate: poses are measured by CocoMetric with iou_type='keypoints' and without converters, got "
+                f"{', '.join([kind, of, *converters])}"
+            )
+    annotations = replaced.annotation_file or root.path(entry.get("ann_file"))
+    images = replaced.image_dir or root.path(dict_of(entry, "data_prefix").get("img", ""))
+    boxes = entry.get("bbox_file") if replaced.annotation_file is None else None
+    return PoseDataset(annotations, images, boxes)
 
 
 def batch_size_of(config: Mapping[str, Any]) -> int:
@@ -222,6 +253,8 @@ def metric_options(config: Mapping[str, Any], dataset: Dataset) -> dict[str, Any
         known.add("iou_thr")
     options: dict[str, Any] = {}
     evaluators = DetectorConfig(config).evaluators
+    if schema is WordOptions:
+        evaluators = [evaluator for evaluator in evaluators if plain_type(evaluator.get("type")) == "WordMetric"]
     for evaluator in evaluators:
         options |= {name: value for name, value in evaluator.items() if name in known}
     if schema is VocOptions and any("type" in evaluator for evaluator in evaluators):  # MMDetection 3's

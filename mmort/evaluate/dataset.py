@@ -102,7 +102,7 @@ class Dataset(ABC):
         return None
 
     def result_of(self, image: DatasetImage, found: Any) -> Any:
-        """Return what `score` needs of what was found in an image, where these are no detections."""
+        """Convert the result for an image to the form that `score` takes, if that is not detections."""
         raise NotImplementedError
 
     @abstractmethod

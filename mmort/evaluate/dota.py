@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from mmort import ops
 from mmort._files.inputs import read_text
 from mmort._files.outputs import inside, make_folder, require_folder, write_output
+from mmort.contract.names import as_names
 from mmort.evaluate.dataset import DatasetImage, Metrics, SubmissionDataset
 from mmort.evaluate.image_objects import ImageObjects
 from mmort.evaluate.mean_ap import ImageOfClass, check_mode, mean_average_precision
@@ -24,7 +25,7 @@ from mmort.evaluate.option_checks import check_numbers, option_values
 from mmort.evaluate.results import ImageResult
 from mmort.limits import MAX_CORNER
 from mmort.predict import Detections
-from mmort.predict.image_files import SUFFIXES
+from mmort.predict.image_files import IMAGE_SUFFIXES
 from mmort.predict.output import count_text
 from mmort.predict.windows import merged
 
@@ -89,10 +90,10 @@ class DotaDataset(SubmissionDataset):
     def __init__(
         self, annotations: str | os.PathLike[str], images: str | os.PathLike[str], classes: Sequence[str]
     ) -> None:
-        self.classes, self.annotations, folder = tuple(classes), Path(annotations), Path(images)
+        self.classes, self.annotations, folder = as_names("evaluate", classes), Path(annotations), Path(images)
         if not self.annotations.is_dir():
             raise FileNotFoundError(errno.ENOENT, "no such folder", str(self.annotations))
-        files = {path.stem: path for path in sorted(folder.iterdir()) if path.suffix.lower() in SUFFIXES}
+        files = {path.stem: path for path in sorted(folder.iterdir()) if path.suffix.lower() in IMAGE_SUFFIXES}
         named = sorted(path.stem for path in self.annotations.glob("*.txt")) or list(files)
         missing = [name for name in named if name not in files]
         if missing:

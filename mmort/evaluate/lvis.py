@@ -176,10 +176,7 @@ def _require_federated(path: Path, annotations: Mapping[str, Any]) -> None:
 
 
 def _best(result: ImageResult) -> ImageResult:
-    """Return the detections of an image that count."""
-    return ImageResult(
-        result.boxes[:MAX_DETECTIONS],
-        result.scores[:MAX_DETECTIONS],
-        result.labels[:MAX_DETECTIONS],
-        None if result.masks is None else result.masks[:MAX_DETECTIONS],
-    )
+    """Return the detections of an image that count, the highest scores first."""
+    best = np.argsort(-result.scores, kind="stable")[:MAX_DETECTIONS]
+    masks = None if result.masks is None else [result.masks[index] for index in best]
+    return ImageResult(result.boxes[best], result.scores[best], result.labels[best], masks)

@@ -28,7 +28,7 @@ class ImageResult:
     boxes : ndarray of float32, (N, 4)
         x1, y1, x2, y2 in pixels of the image.
     scores : ndarray of float32, (N,)
-        Descending.
+        In any order, though detectors sort them.
     labels : ndarray of int64, (N,)
     masks : list of dict, optional
         COCO's compressed RLE of each mask.

@@ -20,7 +20,7 @@ from mmort.evaluate.dataset import Dataset, DatasetImage, DatasetWarning
 from mmort.evaluate.pickles import read_pickle
 from mmort.evaluate.results import ImageResult
 
-SUFFIXES = ".pkl", ".pickle", ".json", ".jsonl"
+RESULT_SUFFIXES = ".pkl", ".pickle", ".json", ".jsonl"
 """Of the files that `read_results` reads."""
 
 
@@ -53,8 +53,8 @@ def read_results(path: str | os.PathLike[str], dataset: Dataset) -> list[ImageRe
         If detections with low scores were left out, which metrics count, or boxes are those of masks.
     """
     suffix = Path(path).suffix
-    if suffix not in SUFFIXES:
-        raise ValueError(f"evaluate: results must be one of {', '.join(SUFFIXES)}, got {os.fspath(path)}")
+    if suffix not in RESULT_SUFFIXES:
+        raise ValueError(f"evaluate: results must be one of {', '.join(RESULT_SUFFIXES)}, got {os.fspath(path)}")
     read = {".json": _of_coco, ".jsonl": _of_lines}.get(suffix, _of_pickle)
     try:
         results = read(Path(path), dataset)

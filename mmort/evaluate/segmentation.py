@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from mmort._files.inputs import read_text
 from mmort.configs.schema import plain_type
 from mmort.contract import SEGMENTATION, Task
+from mmort.contract.names import as_names
 from mmort.detections.segmentation_map import SegmentationMap
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
 from mmort.evaluate.option_checks import option_values
@@ -175,7 +176,7 @@ class SegmentationDataset(Dataset):
         settings: SegmentationSettings | None = None,
     ) -> None:
         self.settings = settings or SegmentationSettings()
-        self.classes = tuple(classes)
+        self.classes = as_names("evaluate", classes)
         folder, suffix = Path(images), self.settings.img_suffix
         if listed is not None and not Path(listed).is_dir():
             names = [line.strip() for line in read_text("annotation file", listed).splitlines()]
@@ -198,13 +199,12 @@ class SegmentationDataset(Dataset):
         super().check(metrics, options)
         self._options = _options(options)
 
-    def truth(self, index: int) -> NDArray[np.uint8]:
+    def truth(self, index: int) -> NDArray[np.uint8] | NDArray[np.uint16]:
         """Return the labels of an image's pixels, as MMSegmentation's ``LoadAnnotations`` does, (H, W)."""
         labels = read_label_map(self._maps[index])
         if self.settings.reduce_zero_label:
-            labels = labels.copy()
             labels[labels == 0] = IGNORED
-            labels = labels - np.uint8(1)
+            labels -= 1
             labels[labels == IGNORED - 1] = IGNORED
         return labels if self._mapping is None else self._mapping[labels]
 
@@ -269,12 +269,12 @@ def _options(options: Mapping[str, Any]) -> SegmentationOptions:
     return chosen
 
 
-def _mapping(old: tuple[str, ...], new: tuple[str, ...]) -> NDArray[np.uint8] | None:
+def _mapping(old: tuple[str, ...], new: tuple[str, ...]) -> NDArray[np.uint16] | None:
     """Return the labels by those of a type's maps, where a config has only some of its classes, or another order."""
     if not old or old == new:
         return None
     if unknown := [name for name in new if name not in old]:
         raise ValueError(f"evaluate: the data set has no class {unknown[0]!r}; its classes: {', '.join(old)}")
-    mapping = np.arange(256, dtype=np.uint8)
+    mapping = np.arange(2**16, dtype=np.uint16)
     mapping[: len(old)] = [new.index(name) if name in new else IGNORED for name in old]
     return mapping

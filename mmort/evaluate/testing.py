@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,11 +24,21 @@ from mmort.evaluate.configured import batch_size_of, metric_options
 from mmort.evaluate.dataset import Dataset, Metrics, SubmissionDataset
 from mmort.evaluate.evaluation import Evaluation, Predict, collect
 from mmort.evaluate.image_objects import ImageObjects
+from mmort.evaluate.poses import PoseDataset
 from mmort.evaluate.results import ImageResult, write_results
 from mmort.evaluate.saved_results import read_results
 from mmort.images import Image, image_size, opencv
-from mmort.predict import AnnotatedImages, Network, OnnxRuntime, Predictor, Preprocessing, Ray, read_image
-from mmort.predict.engines.network import ADVICE_WITH_CONFIG
+from mmort.predict import (
+    AnnotatedImages,
+    Network,
+    OnnxRuntime,
+    PosePredictor,
+    Predictor,
+    Preprocessing,
+    Ray,
+    read_image,
+)
+from mmort.predict.engines.network import ADVICE_WITH_CONFIG, task_of
 from mmort.predict.output import count_text
 
 SUBMISSION_OPTIONS = {"jsonfile_prefix": "COCO", "submission_dir": "DOTA"}
@@ -205,21 +216,25 @@ def test(
         views = AugmentedViews.from_config(config, inclusive_boxes=_has_inclusive_boxes(network))
     masks = True if options.output or submission or (options.report and network.has_masks) else None
     evaluation = Evaluation(dataset, options.metrics, masks=masks, **of_metrics)
-    predictor = Predictor(
-        model if isinstance(model, Ray) else network,
-        classes=network.classes or dataset.classes,
-        preprocessing=_preprocessing(network, config),
-        score_threshold=0,
-    )
-    if predictor.task is not dataset.task:
+    task = task_of(network)
+    if task is not dataset.task:
         raise ValueError(
-            f"test: the model must be a {dataset.task.name}, as the data set is for one, got a {predictor.task.name}"
+            f"test: the model must be for {dataset.task.name}, as the data set is, got one for {task.name}"
         )
     if options.output is not None and dataset.task is not DETECTION:
         raise ValueError("test: output is for detections; mmort predict --output writes the results of other tasks")
     batch_size = batch_size_of(config or {}) if options.batch_size is None else options.batch_size
-    run_predictor = Predictor.predict if views is None else views.predict
-    run: Predict = partial(run_predictor, predictor, batch_size=batch_size)
+    run: Predict
+    if isinstance(dataset, PoseDataset):
+        run = partial(dataset.predict, PosePredictor(network, preprocessing=_preprocessing(network, config)))
+    else:
+        predictor = Predictor(
+            model if isinstance(model, Ray) else network,
+            classes=network.classes or dataset.classes,
+            preprocessing=_preprocessing(network, config),
+            score_threshold=0,
+        )
+        run = partial(Predictor.predict if views is None else views.predict, predictor, batch_size=batch_size)
     if options.classes is not None:
         run = select_classes(run, network.classes or (), options.classes)
     not_drawn: list[str] = []
@@ -324,7 +339,7 @@ def _scored(
     metrics = dataset.score(results, options.metrics, of_metrics) if options.metrics else None
     if metrics is not None and options.metrics_json is not None:
         figures = metrics.figures | ({"classwise": metrics.classwise} if metrics.classwise else {})
-        write_output(options.metrics_json, json.dumps(_rounded(figures), indent=2) + "\n")
+        write_output(options.metrics_json, json.dumps(_rounded(figures), indent=2, allow_nan=False) + "\n")
         written[Path(options.metrics_json)] = ""
     not_drawn: tuple[str, ...] = ()
     if options.report is not None:
@@ -339,7 +354,7 @@ def _with_images(result: TestResult, dataset: Dataset, options: TestOptions, not
     """Return a result to which the images in `show_dir` are added."""
     if options.show_dir is None:
         return result
-    drawn = f"{count_text(len(dataset) - len(not_drawn), 'image')}, annotated"
+    drawn = count_text(len(dataset) - len(not_drawn), "annotated image")
     return replace(
         result,
         written=result.written | {Path(options.show_dir): drawn},
@@ -348,7 +363,7 @@ def _with_images(result: TestResult, dataset: Dataset, options: TestOptions, not
 
 
 def _subject(network: TrainedNetwork) -> str:
-    """Return what a report calls a detector: its file, or its family if it runs in torch."""
+    """Return the name of a detector in a report: its file, or its family if it runs in torch."""
     path, detector = getattr(network, "path", None), getattr(network, "detector", None)
     return str(getattr(detector, "family", type(network).__name__)) if path is None else Path(path).name
 
@@ -392,9 +407,11 @@ def _preprocessing(network: TrainedNetwork, config: dict[str, Any] | None) -> Pr
         return network.preprocessing
     try:
         preprocessing = Preprocessing.from_config(config, inclusive_boxes=_has_inclusive_boxes(network))
-    except ValueError:
+    except ValueError as error:
         if network.preprocessing is None:
             raise
+        message = f"the file's preprocessing is used, as the config's is not supported: {error}"
+        warnings.warn(message, PipelineWarning, stacklevel=3)
         return network.preprocessing
     if network.preprocessing not in (None, preprocessing):
         message = "the config's test pipeline is used; the file was exported with another"
@@ -438,7 +455,7 @@ def _show(title: str, image: Image) -> None:
 
 
 def _rounded(figures: Any) -> Any:
-    """Return figures, also those in dicts, with four digits."""
+    """Return figures, also those in dicts, with four digits; None, which JSON has, for one that is not defined."""
     if isinstance(figures, dict):
         return {name: _rounded(value) for name, value in figures.items()}
-    return round(figures, 4)
+    return None if math.isnan(figures) else round(figures, 4)

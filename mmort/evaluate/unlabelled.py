@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mmort.contract.names import as_names
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
 from mmort.evaluate.results import ImageResult
 from mmort.predict.image_files import list_images
@@ -30,7 +31,7 @@ class UnlabelledDataset(Dataset):
     metric_names = ()
 
     def __init__(self, sources: Sequence[str | os.PathLike[str]], classes: Sequence[str]) -> None:
-        self.classes = tuple(classes)
+        self.classes = as_names("evaluate", classes)
         self.images = tuple(DatasetImage(str(path), path, path.name) for path in list_images(*sources))
 
     def score(self, results: Sequence[ImageResult], metrics: Sequence[str], options: Mapping[str, Any]) -> Metrics:

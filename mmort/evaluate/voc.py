@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmort._files.inputs import open_regular, read_text
+from mmort.contract.names import as_names
 from mmort.evaluate.coco_format import listed
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
 from mmort.evaluate.image_objects import ImageObjects
@@ -85,7 +86,7 @@ class VocDataset(Dataset):
         image_subdir: str = "JPEGImages",
         annotation_subdir: str = "Annotations",
     ) -> None:
-        self.folder, self.classes = Path(folder), tuple(classes)
+        self.folder, self.classes = Path(folder), as_names("evaluate", classes)
         self.annotation_dir = self.folder / annotation_subdir
         image_dir, lines = self.folder / image_subdir, read_text("image set", image_set).splitlines()
         names = list(filter(None, map(str.strip, lines)))
@@ -143,7 +144,8 @@ class VocDataset(Dataset):
     def _recall(self, truths: Sequence[_GroundTruth], results: Sequence[ImageResult], options: VocOptions) -> Metrics:
         """Compute recall whatever the class, for each number of detections and each threshold."""
         demanded = [truth.boxes[~truth.difficult] for truth in truths]
-        shares = recalls(demanded, [result.boxes for result in results], options.proposal_nums, options.iou_thrs)
+        boxes = [result.boxes[np.argsort(-result.scores, kind="stable")] for result in results]
+        shares = recalls(demanded, boxes, options.proposal_nums, options.iou_thrs)
         rows = [["", *map(str, options.iou_thrs)]]
         figures: dict[str, float] = {}
         for number, row in zip(options.proposal_nums, shares.tolist(), strict=True):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,8 +29,11 @@ if TYPE_CHECKING:
 Image = NDArray[np.uint8]
 """[H, W, 3]; blue, green, red."""
 
-ColorType = Literal["color", "grayscale", "unchanged"]
+ColorType = Literal["color", "color_ignore_orientation", "grayscale", "unchanged"]
 """What of a file is read, by MMDetection's names: three channels, one, or all that it has, in their own type."""
+
+IN_COLOR: tuple[ColorType, ...] = ("color", "color_ignore_orientation")
+"""Those of three channels; the second, of MMOCR, does not turn an image upright as its EXIF data asks for."""
 
 LEVEL_TYPES = "uint8", "uint16", "int16", "float32"
 """The dtypes of images that are read unchanged."""
@@ -45,14 +49,14 @@ def read_image(path: str | os.PathLike[str], color_type: ColorType = "color") ->
     ----------
     path : path
         In any format that OpenCV reads.
-    color_type : {"color", "grayscale", "unchanged"}, default "color"
+    color_type : {"color", "color_ignore_orientation", "grayscale", "unchanged"}, default "color"
         What is read of it, as in MMDetection.
 
     Returns
     -------
     ndarray of uint8, (H, W, 3)
-        Blue, green, red; rotated upright if the file's EXIF data asks for it.  (H, W, 1) if "grayscale"; if
-        "unchanged", (H, W, C) of the file's own channels and dtype, not rotated.
+        Blue, green, red; with "color" rotated upright if the file's EXIF data asks for it.  (H, W, 1) if "grayscale",
+        rotated as well; if "unchanged", (H, W, C) of the file's own channels and dtype, not rotated.
 
     Raises
     ------
@@ -125,17 +129,17 @@ def as_channels(function: str, image: NDArray[Any] | str | os.PathLike[str], col
     image : ndarray or path
         For "grayscale" an array that `as_image` takes, of which OpenCV mixes blue, green and red; for "unchanged" one
         of any channels, (H, W) or (H, W, C), of uint8, uint16, int16 or float32.
-    color_type : {"color", "grayscale", "unchanged"}
+    color_type : {"color", "color_ignore_orientation", "grayscale", "unchanged"}
 
     Raises
     ------
     ValueError, TypeError, OSError, ImportError
         As for `as_image`.
     """
-    if color_type == "color":
-        return as_image(function, image)
     if isinstance(image, (str, os.PathLike)):
         return read_image(image, color_type)
+    if color_type in IN_COLOR:
+        return as_image(function, image)
     if color_type == "grayscale":
         pixels = as_image(function, image)
         if image.ndim == 2 or image.shape[2] == 1:
@@ -202,7 +206,12 @@ def decode_image(data: bytes, color_type: ColorType = "color") -> Image:
     else:
         if asked is not None:
             require_proportion(asked, len(data))
-    flags = {"color": cv2.IMREAD_COLOR, "grayscale": cv2.IMREAD_GRAYSCALE, "unchanged": cv2.IMREAD_UNCHANGED}
+    flags = {
+        "color": cv2.IMREAD_COLOR,
+        "color_ignore_orientation": cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION,
+        "grayscale": cv2.IMREAD_GRAYSCALE,
+        "unchanged": cv2.IMREAD_UNCHANGED,
+    }
     try:
         image: Image | None = cv2.imdecode(np.frombuffer(data, np.uint8), flags[color_type]) if readable else None
     except cv2.error:  # an image above OpenCV's size limit, among others
@@ -212,49 +221,59 @@ def decode_image(data: bytes, color_type: ColorType = "color") -> Image:
         if readable and asked is not None and limit.isdecimal() and asked.width * asked.height > int(limit):
             raise ValueError(f"states {asked.width} x {asked.height} pixels, and {MAX_PIXELS_VARIABLE} allows {limit}")
         raise ValueError("not an image in a format that OpenCV reads, or cut short")
-    if color_type != "color":
+    if color_type not in IN_COLOR:
         return image[..., None] if image.ndim == 2 else image
     # OpenCV 5 does not repeat the grey of PFM files.
     return cv2.cvtColor(image, cv2.COLOR_GRAY2BGR) if image.ndim == 2 else image
 
 
-def read_label_map(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
-    """Read the labels of a map's pixels, (H, W): grey levels, or the indices of a palette.
+def read_label_map(path: str | os.PathLike[str]) -> NDArray[np.uint8] | NDArray[np.uint16]:
+    """Read the labels of a map's pixels, (H, W): grey levels, 0 and 1 of a file of one bit, or indices of a palette.
+
+    PNG files of grey levels are read with OpenCV, and all others with Pillow, as MMSegmentation does: OpenCV keeps no
+    palette, and makes 255 of a bit.
 
     Raises
     ------
     ValueError
-        If the file cannot be decoded, or has more than one channel; or decoding would take as much memory as
-        `read_image` refuses.
+        If the file cannot be decoded, has more than one channel, or levels of other types than 1 to 8 bits and uint16;
+        or decoding would take as much memory as `read_image` refuses.
     OSError
         If it cannot be opened.
     ImportError
-        If it has a palette, which OpenCV does not keep, and Pillow is not installed.
+        If it needs Pillow, which is not installed.
     """
     data = read_bytes("map of labels", path, MAX_IMAGE_BYTES)
-    has_palette = data.startswith(b"\x89PNG") and b"PLTE" in data[:PALETTE_WITHIN]
+    is_grey = data.startswith(b"\x89PNG") and data[PNG_KIND] in (b"\2\0", b"\4\0", b"\x08\0", b"\x10\0")
     try:
-        labels = _palette_indices(data) if has_palette else decode_image(data, "unchanged").squeeze()
+        labels = decode_image(data, "unchanged") if is_grey else _decode_with_pillow(data)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+    if labels.ndim == 3 and labels.shape[2] == 1:
+        labels = labels[..., 0]
     if labels.ndim != 2:
         raise ValueError(f"{path}: a map of labels must have one channel, got {[*labels.shape]}")
-    return labels.astype(np.uint8)
+    if labels.dtype.kind not in "bu" or labels.dtype.itemsize > 2:
+        raise ValueError(f"{path}: a map of labels must have levels of up to 16 bits, got {labels.dtype}")
+    return labels.astype(np.uint8) if labels.dtype.itemsize == 1 else labels.astype(np.uint16)
 
 
-PALETTE_WITHIN = 2**16
-"""Bytes of a PNG file in which its palette begins, after chunks of text and colour profiles."""
+PNG_KIND = slice(24, 26)
+"""The bytes of a PNG file that state the bits of a level, and the kind of its colours, 0 for grey."""
 
 
-def _palette_indices(data: bytes) -> NDArray[Any]:
-    """Decode a PNG file with a palette."""
-    pillow = _pillow()
+def _decode_with_pillow(data: bytes) -> NDArray[Any]:
+    """Decode an image file to the levels or indices that it has."""
+    pillow = _pillow("this map of labels is read")
     asked = demand(data)
     if asked is not None:
         require_proportion(asked, len(data))
     try:
         return np.asarray(pillow.open(io.BytesIO(data)))
-    except (OSError, SyntaxError, pillow.DecompressionBombError) as error:
+    except (
+        *(ArithmeticError, EOFError, LookupError, OSError, SyntaxError, TypeError, struct.error),
+        pillow.DecompressionBombError,
+    ) as error:
         raise ValueError(f"not an image that Pillow reads: {error}") from None
 
 
@@ -287,19 +306,31 @@ def write_image(path: str | os.PathLike[str], image: Image) -> None:
     path : path
         Its suffix, such as ``.png`` or ``.jpg``, decides about the format.
     image : ndarray of uint8, (H, W, 3)
-        Blue, green, red.
+        Blue, green, red; or grey, (H, W) or (H, W, 1), or with an opacity, (H, W, 4).  PNG and TIFF files may have
+        uint16.
 
     Raises
     ------
     ValueError
-        If OpenCV writes no format with this suffix.
+        If OpenCV writes no format with this suffix, or the image is not of this shape and dtype.
+    TypeError
+        If `image` is not an array.
     OSError
         If the file cannot be written.
     ImportError
         If OpenCV is not installed.
     """
+    if not isinstance(image, np.ndarray):
+        raise TypeError(f"write_image: image must be a numpy array, got {type(image).__name__}")
     cv2 = opencv()
     suffix = Path(path).suffix
+    is_image = image.ndim == 2 or (image.ndim == 3 and image.shape[2] in (1, 3, 4))
+    dtypes = ("uint8", "uint16") if suffix.lower() in (".png", ".tif", ".tiff") else ("uint8",)
+    if not is_image or not image.size or image.dtype not in dtypes:
+        raise ValueError(
+            f"{path}: an image must be [H, W, 3], [H, W] or [H, W, 4] of {' or '.join(dtypes)}, got {[*image.shape]} "
+            f"of {image.dtype}"
+        )
     try:
         _, data = cv2.imencode(suffix, image)
     except cv2.error:
@@ -327,7 +358,7 @@ def resize(
     if backend == "torchvision":
         return resize_as_torch(image, width, height, interpolation)
     if backend == "pillow":
-        pillow = _pillow()
+        pillow = _pillow("this detector's images are resized")
         filters = {"bilinear": pillow.Resampling.BILINEAR, "bicubic": pillow.Resampling.BICUBIC}
         return np.asarray(pillow.fromarray(image).resize((width, height), filters[interpolation]))
     cv2 = opencv()
@@ -367,10 +398,10 @@ def opencv() -> ModuleType:
     return cv2
 
 
-def _pillow() -> ModuleType:
-    """Import Pillow's module for images, or name the extra that installs it."""
+def _pillow(need: str) -> ModuleType:
+    """Import Pillow's module for images, or name the extra that installs it and what needs it."""
     try:
         from PIL import Image
     except ModuleNotFoundError:
-        raise ImportError("this detector's images are resized with Pillow: pip install 'mmort[pillow]'") from None
+        raise ImportError(f"{need} with Pillow: pip install 'mmort[pillow]'") from None
     return Image

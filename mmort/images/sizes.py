@@ -6,10 +6,13 @@ decoders differ from a format's specification, this follows the decoders; a head
 
 from __future__ import annotations
 
+import mmap
+import os
 import re
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 Size = tuple[int, int]
 """Width and height."""
@@ -104,7 +107,13 @@ def _jpeg(data: bytes) -> list[Size]:
 
 
 def _tiff(data: bytes) -> list[Size]:
-    order = "<" if data.startswith(b"II") else ">"
+    values = _tiff_tags(data)
+    return [(values[256], values[257]), (values.get(322, 0), values.get(323, 0))] if {256, 257} <= {*values} else []
+
+
+def _tiff_tags(data: bytes | mmap.mmap) -> dict[int, int]:
+    """Return the numbers of an image's tags: its sides, its orientation, those of a tile, and its kind of opacity."""
+    order = "<" if data[:2] == b"II" else ">"
     is_big = data[2:4] in (b"+\0", b"\0+")
     offset_type = "Q" if is_big else "I"
     (directory,) = struct.unpack_from(order + offset_type, data, 8 if is_big else 4)
@@ -113,14 +122,41 @@ def _tiff(data: bytes) -> list[Size]:
     values: dict[int, int] = {}
     for entry in range(first, min(first + count * length, len(data)), length):
         tag, kind = struct.unpack_from(order + "HH", data, entry)
-        if 256 <= tag <= 257 or 322 <= tag <= 323:  # width and height of the image, and of a tile
+        if tag in (256, 257, 274, 322, 323, 338):
             layout = {1: "B", 3: "H", 4: "I", 6: "b", 8: "h", 9: "i", 16: "Q", 17: "q"}.get(kind, "Q")
             position = entry + (12 if is_big else 8)
             if struct.calcsize(layout) > length - 8 - 4 * is_big:  # too long for the entry, which has its offset
                 (position,) = struct.unpack_from(order + offset_type, data, position)
             (value,) = struct.unpack_from(order + layout, data, position)
             values[tag] = max(values.get(tag, 0), abs(value))
-    return [(values[256], values[257]), (values.get(322, 0), values.get(323, 0))] if {256, 257} <= {*values} else []
+    return values
+
+
+class TiffColours(NamedTuple):
+    """What a TIFF file states about its pixels."""
+
+    orientation: int
+    """1 if its first row is the upper one, and its first column the left one."""
+    has_opacity: bool
+    """Whether there is an opacity that colours have not been multiplied with."""
+
+
+def tiff_colours(path: str | os.PathLike[str]) -> TiffColours:
+    """Return what a TIFF file of any size states about its pixels.
+
+    Raises
+    ------
+    ValueError
+        If its header is damaged.
+    OSError
+        If it cannot be opened.
+    """
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        try:
+            values = _tiff_tags(data)
+        except (OverflowError, struct.error):
+            raise ValueError(f"{path}: the header is damaged") from None
+    return TiffColours(values.get(274, 1), values.get(338) == 2)
 
 
 def _webp(data: bytes) -> list[Size]:

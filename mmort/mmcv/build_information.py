@@ -1,4 +1,4 @@
-"""What MMCV reports about how its operators were built."""
+"""MMCV's report of how its operators were built."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["get_compiler_version", "get_compiling_cuda_version"]
 
 
 def get_compiler_version() -> str:
-    """Return what stands behind the operators instead of a compiler."""
+    """Return the version reported in place of a compiler's."""
     return f"mmort {mmort.__version__}"
 
 

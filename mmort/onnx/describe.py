@@ -215,7 +215,7 @@ def _sampling_in_double(model: onnx.ModelProto) -> str | None:
 
 
 def _elsewhere(model: onnx.ModelProto, opset: int) -> str:
-    """Return what makes a file with mmort's operators run without the library."""
+    """Return the command that makes a file with mmort's operators run without the library."""
     obstacle = first_obstacle(model)
     if obstacle is not None:
         return f"nowhere else: {obstacle}"

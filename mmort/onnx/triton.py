@@ -16,6 +16,7 @@ import mmort
 import mmort.ort
 from mmort._files.drafts import replacing_folder
 from mmort._files.outputs import inside, make_folder, require_folder, write_output
+from mmort.contract import TASKS, check
 from mmort.contract.metadata import FOR_CLIENTS
 from mmort.contract.tasks import IMG_SHAPE
 from mmort.onnx.describe import describe
@@ -44,8 +45,8 @@ def write_triton_repository(
     """Write what Triton's ONNX Runtime backend needs to serve a model.
 
     Inputs that may be left out become required, so that all requests of a batch have the same inputs.  Requests are
-    batched if the model takes any number of images.  The library is copied and named in the configuration unless the
-    model is portable.
+    batched if the file is one that `Predictor` opens, and takes any number of images.  The library is copied and named
+    in the configuration unless the model is portable.
 
     Parameters
     ----------
@@ -111,7 +112,7 @@ def _config(name: str, model: onnx.ModelProto, library: Path | None) -> str:
     constants = {value.name for value in model.graph.initializer}
     inputs = [_tensor(formal) for formal in model.graph.input if formal.name not in constants]
     outputs = [_tensor(formal) for formal in model.graph.output]
-    batched = all(dims[0] < 0 for _, _, dims in (*inputs, *outputs))
+    batched = all(dims[0] < 0 for _, _, dims in (*inputs, *outputs)) and _has_rows_of_images(name, model)
     skipped = 1 if batched else 0  # with batches, Triton adds the first dimension
     lines = [
         f"# Written by mmort {mmort.__version__}, for Triton's ONNX Runtime backend.",
@@ -130,6 +131,18 @@ def _config(name: str, model: onnx.ModelProto, library: Path | None) -> str:
             value = f"{{ string_value: {_quoted(entry.value)} }}"
             lines.append(f"parameters {{ key: {_quoted(entry.key)} value {value} }}")
     return "\n".join([*lines, ""])
+
+
+def _has_rows_of_images(name: str, model: onnx.ModelProto) -> bool:
+    """Return whether the first dimension of all tensors is that of the images, which do not affect each other.
+
+    Sizes alone do not show that: a graph that subtracts the mean of its points has the same.
+    """
+    try:
+        task = TASKS[check(name, model).metadata.task]
+    except ValueError:
+        return False
+    return {output.name for output in model.graph.output} <= {tensor.name for tensor in task.outputs}
 
 
 def _tensor(formal: onnx.ValueInfoProto) -> tuple[str, str, list[int]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mmort._kernels import as_number
-from mmort.ops._habits import RENAMED
+from mmort.ops._other_names import RENAMED
 
 _KNOWN = {
     "nms": frozenset({"iou_threshold", "offset", "score_threshold", "max_num"}),

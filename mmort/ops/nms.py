@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmort._kernels import as_floating, as_integers, as_rows, call
-from mmort.ops._habits import explains_other_names
+from mmort.ops._other_names import explains_other_names
 from mmort.ops._suppression import check_settings, suppression_settings
 
 __all__ = ["batched_nms", "multiclass_nms", "nms", "nms_indices", "nms_match", "nms_match_pairs", "soft_nms"]

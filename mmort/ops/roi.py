@@ -7,7 +7,7 @@ from typing import Any, Literal
 from numpy.typing import ArrayLike, NDArray
 
 from mmort._kernels import call
-from mmort.ops._habits import explains_other_names
+from mmort.ops._other_names import explains_other_names
 
 __all__ = ["roi_align"]
 

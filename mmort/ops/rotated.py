@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmort._kernels import as_floating, as_integer, as_number, call
-from mmort.ops._habits import explains_other_names
+from mmort.ops._other_names import explains_other_names
 from mmort.ops.nms import KeptBoxes
 
 __all__ = [

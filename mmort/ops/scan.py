@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmort._kernels import call
-from mmort.ops._habits import explains_other_names
+from mmort.ops._other_names import explains_other_names
 
 __all__ = ["cummax", "cummin"]
 

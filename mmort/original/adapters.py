@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,20 +12,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from mmort.contract import CLASSIFICATION, SEGMENTATION, Metadata, SegmentationFormat, Task
+from mmort.contract import CLASSIFICATION, SEGMENTATION, SegmentationFormat, Task
 from mmort.contract.tasks import LOGITS, SCORES
+from mmort.images import Image
 from mmort.original.building import Original
 from mmort.original.cut import arguments_at, replaced
 from mmort.original.known import KnownMeta, KnownMetas, UnknownSamples
+from mmort.predict import Predictor
 
-Run = Callable[[Tensor], Tensor]
-"""A file: from input to output."""
+Run = Callable[[Tensor], tuple[Tensor, ...]]
+"""A file: from input to outputs."""
+
+_Activation = Callable[[Tensor], Tensor]
 
 ALLOWED_SHARE = 0.001
 """The share of pixels whose class may be another: those where two classes are as probable as each other."""
 
 ALLOWED_DISTANCE = 1e-3
-"""How far a probability may be from the original's."""
+"""How far a probability, or a keypoint in pixels of the image, may be from the original's."""
 
 
 class Adapter(nn.Module):
@@ -36,7 +41,7 @@ class Adapter(nn.Module):
     """
 
     task: ClassVar[Task]
-    output_names: ClassVar[tuple[str, ...]]
+    output_names: tuple[str, ...]
 
     def __init__(self, original: Original) -> None:
         super().__init__()
@@ -44,12 +49,25 @@ class Adapter(nn.Module):
         self.eval()
 
     @abstractmethod
-    def forward(self, input: Tensor) -> Tensor:
-        """Return the file's output."""
+    def forward(self, input: Tensor) -> Tensor | tuple[Tensor, ...]:
+        """Return the file's outputs."""
 
     @abstractmethod
     def predict(self, input: Tensor, samples: Any, file: Run | None = None) -> list[Any]:
-        """Return the original's end results, or those that it makes of a file's output."""
+        """Return the original's end results, or those that it makes of a file's outputs."""
+
+    def annotations(self, image: Image) -> dict[str, Any]:
+        """Return what the original's test pipeline needs besides an image."""
+        return {}
+
+    def predictor(self, file: Path) -> Predictor:
+        """Return what runs the file on images."""
+        return Predictor(file)
+
+    def input_of(self, predictor: Any, image: Image) -> NDArray[np.float32]:
+        """Return the file's input of an image."""
+        input: NDArray[np.float32] = predictor.preprocessing(image).input
+        return input
 
     @abstractmethod
     def of_original(self, result: Any) -> Any:
@@ -64,14 +82,15 @@ class Adapter(nn.Module):
         """Return how far end results differ, as text; ValueError if that is too far."""
 
     def metadata(self) -> dict[str, Any]:
-        """Return what the file states of its output."""
+        """Return what the file states of its outputs."""
         return {}
 
 
 class Classification(Adapter):
     """A classifier of MMPretrain: the head's scores of classes, before it makes results of them."""
 
-    task, output_names = CLASSIFICATION, (SCORES.name,)
+    task = CLASSIFICATION
+    output_names = (SCORES.name,)
 
     def __init__(self, original: Original) -> None:
         super().__init__(original)
@@ -90,7 +109,7 @@ class Classification(Adapter):
         """Return the original's data samples, with ``pred_score``."""
         if file is None:
             return list(self.model.predict(input, samples))
-        return list(self.model.head._get_predictions(self.logits(file(input)), samples))
+        return list(self.model.head._get_predictions(self.logits(*file(input)), samples))
 
     def of_original(self, result: Any) -> NDArray[Any]:
         """Return the probability of each class."""
@@ -121,11 +140,11 @@ def _softmax(logits: Tensor) -> Tensor:
     return torch.softmax(logits, dim=1)
 
 
-_ACTIVATIONS: tuple[tuple[Run, Run], ...] = ((_softmax, torch.log), (torch.sigmoid, torch.logit))
+_ACTIVATIONS: tuple[tuple[_Activation, _Activation], ...] = ((_softmax, torch.log), (torch.sigmoid, torch.logit))
 """How scores become probabilities, and a function that makes such scores of these."""
 
 
-def _activation(model: Any) -> tuple[Run, Run]:
+def _activation(model: Any) -> tuple[_Activation, _Activation]:
     """Return what a classifier makes probabilities with, by what it does with two rows of scores."""
     if not hasattr(model.head, "_get_predictions"):
         raise ValueError(f"export: {type(model.head).__name__} makes no scores of classes, so that it has no file")
@@ -140,7 +159,8 @@ def _activation(model: Any) -> tuple[Run, Run]:
 class Segmentation(Adapter):
     """A network of MMSegmentation: ``encode_decode``, which it calls for an image or for each window of one."""
 
-    task, output_names = SEGMENTATION, (LOGITS.name,)
+    task = SEGMENTATION
+    output_names = (LOGITS.name,)
 
     def __init__(self, original: Original) -> None:
         super().__init__(original)
@@ -158,7 +178,7 @@ class Segmentation(Adapter):
         """Return the original's data samples, with ``pred_sem_seg``."""
         if file is None:
             return list(self.model.predict(input, samples))
-        with replaced(self.model, "encode_decode", lambda window, _: file(window)):
+        with replaced(self.model, "encode_decode", lambda window, _: file(window)[0]):
             return list(self.model.predict(input, samples))
 
     def of_original(self, result: Any) -> NDArray[Any]:
@@ -194,20 +214,3 @@ class Segmentation(Adapter):
             "segmentation": SegmentationFormat(window, stride, bool(self.model.align_corners), threshold),
             "palette": self.original.palette,
         }
-
-
-ADAPTERS: dict[str, type[Adapter]] = {"mmpretrain": Classification, "mmseg": Segmentation}
-"""The adapters by the scope of the config."""
-
-
-def adapter_of(original: Original) -> Adapter:
-    """Return what of an original becomes its file."""
-    return ADAPTERS[original.package.module](original)
-
-
-def metadata_of(adapter: Adapter) -> Metadata:
-    """Return what a file states of the original, without the preprocessing."""
-    original = adapter.original
-    return Metadata(
-        task=adapter.task.name, family=original.family, classes=original.classes or None, **adapter.metadata()
-    )

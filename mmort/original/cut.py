@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FunctionType
 from typing import Any
 
 
@@ -13,14 +14,17 @@ class _CutError(Exception):
 
 @contextmanager
 def replaced(owner: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
-    """Let an object's method be another function in the block."""
-    if name in vars(owner):
+    """Let an object's method, or a part that it calls as one, be another function in the block."""
+    part = vars(owner).get(name)
+    if isinstance(part, FunctionType):
         raise ValueError(f"export: {type(owner).__name__}.{name} is replaced already")
     vars(owner)[name] = function  # not by setattr, which modules of torch have their own ideas of
     try:
         yield
     finally:
         del vars(owner)[name]
+        if part is not None:
+            vars(owner)[name] = part
 
 
 def arguments_at(owner: Any, name: str, run: Callable[[], Any]) -> tuple[Any, ...]:

@@ -10,10 +10,9 @@ import numpy as np
 import torch
 
 from mmort.configs.layout import DetectorConfig
-from mmort.images import Image, resize
+from mmort.images import Image, as_channels, resize
 from mmort.original.adapters import Adapter
 from mmort.original.building import described, quiet
-from mmort.predict import Predictor
 
 
 def prepared_by(adapter: Adapter, image: Image) -> tuple[torch.Tensor, Any]:
@@ -30,9 +29,8 @@ def prepared_by(adapter: Adapter, image: Image) -> tuple[torch.Tensor, Any]:
         # What LoadImageFromFile leaves, as the image is in memory.
         height, width = image.shape[:2]
         pixels = image.astype(np.float32) if steps[0].get("to_float32") else image
-        data = Compose(steps[1:])(
-            {"img": pixels, "img_path": "", "img_shape": (height, width), "ori_shape": (height, width)}
-        )
+        data = {"img": pixels, "img_path": "", "img_shape": (height, width), "ori_shape": (height, width)}
+        data = Compose(steps[1:])({**data, "instances": [], **adapter.annotations(image)})
         made = adapter.model.data_preprocessor(pseudo_collate([data]), False)
     return made["inputs"], made["data_samples"]
 
@@ -49,7 +47,8 @@ def compare(adapter: Adapter, file: Path, image: Image) -> str:
         If the inputs are not the same bits, the results differ by more than rounding can explain, or the original fails
         with the stretched image, too.
     """
-    predictor = Predictor(file)
+    predictor = adapter.predictor(file)
+    image = as_channels("export", image, predictor.preprocessing.color_type)
     try:
         input, samples, expected = _original_results(adapter, image)
     except Exception:
@@ -61,16 +60,16 @@ def compare(adapter: Adapter, file: Path, image: Image) -> str:
             input, samples, expected = _original_results(adapter, image)
         except Exception as error:
             raise ValueError(f"export: the original fails with an image of {size[1]} x {size[0]}: {error}") from error
-    own = torch.from_numpy(predictor.preprocessing(image).input)[None]
+    own = torch.from_numpy(adapter.input_of(predictor, image))[None]
     if input.shape != own.shape or not torch.equal(input, own):
         raise ValueError(
             f"export: mmort's preprocessing must give the original's input, {tuple(input.shape)}, bit for bit, got "
             f"{tuple(own.shape)} with other values"
         )
 
-    def run(window: torch.Tensor) -> torch.Tensor:
-        (output,) = predictor.network(window.numpy(), np.array([window.shape[2:]] * len(window), np.int64))
-        return torch.from_numpy(output)
+    def run(window: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        outputs = predictor.network(window.numpy(), np.array([window.shape[2:]] * len(window), np.int64))
+        return tuple(map(torch.from_numpy, outputs))
 
     with torch.no_grad(), quiet():
         by_original = adapter.of_original(adapter.predict(input, copy.deepcopy(samples), run)[0])

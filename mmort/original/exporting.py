@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
+
+from torch import Tensor
 
 import mmort
 from mmort import contract
+from mmort._files.drafts import temporary_folder
 from mmort.configs import parse_options, read_config
 from mmort.configs.overrides import refuse_unread
 from mmort.configs.packages import PACKAGES, package_of
-from mmort.contract import CLASSIFICATION, Preprocessing
+from mmort.contract import SEGMENTATION, TEXT_DETECTION, TEXT_RECOGNITION, Preprocessing
 from mmort.detect.export.options import MIN_DYNAMO_OPSET, ExportOptions, PathLike
 from mmort.detect.export.pipeline import DEFAULT_IMAGE
 from mmort.detect.export.progress import Steps, muted
@@ -24,60 +26,98 @@ from mmort.onnx.export.draft import Draft
 from mmort.onnx.export.options import Options
 from mmort.onnx.graph import inspection
 from mmort.original import shims
-from mmort.original.adapters import Adapter, adapter_of, metadata_of
-from mmort.original.building import build, load
+from mmort.original.adapters import Adapter, Classification, Segmentation
+from mmort.original.building import Original, build, load
 from mmort.original.ends import compare
 from mmort.original.inputs import Inputs
+from mmort.original.poses import Pose
+from mmort.original.texts import text_adapter
 from mmort.predict import FixedSizeWarning, read_image
 from mmort.predict.fixed_size import mismatch
 
 _OF_DETECTORS = ("texts", "open_vocabulary", "vocabulary", "skip_postprocess", "paste_masks", "show")
 """Options that have no meaning here."""
 
+_ADAPTERS: dict[str, Callable[[Original], Adapter]] = {
+    "mmpretrain": Classification,
+    "mmseg": Segmentation,
+    "mmpose": Pose,
+    "mmocr": text_adapter,
+}
+"""What becomes the file of a model, by the module of its package."""
+
 
 def export_original(
     config: PathLike, checkpoint: PathLike, output_file: Path, options: ExportOptions, progress: Callable[[str], None]
 ) -> Report:
     """Implement `mmort.original.export`."""
-    _check(options)
     image = read_image(options.input_img or DEFAULT_IMAGE)
     test_image = image if options.test_img is None else read_image(options.test_img)
-    overrides = options.cfg_options
-    if overrides is not None and not isinstance(overrides, Mapping):
-        overrides = parse_options(overrides)
     with Steps(progress) as steps:
-        steps.begin(f"reading {os.fspath(config)}")
-        settings = read_config(config, overrides)
-        if overrides:
-            refuse_unread(overrides, read_config(config))
-        package = package_of(settings)
-        if package is None:
-            supported = ", ".join(f"{package.name} ({scope!r})" for scope, package in PACKAGES.items())
-            raise ValueError(
-                f"export: original must be False for {os.fspath(config)}: default_scope is "
-                f"{settings.get('default_scope')!r}, and --original is for {supported}"
-            )
-        preprocessing = Preprocessing.from_config(settings)
-        steps.begin(f"building the model with {package.name}'s own code")
-        original = build(settings, package)
-        steps.begin(f"loading {os.fspath(checkpoint)} into {original.family}")
-        adapter = adapter_of(load(original, checkpoint))
-        if not adapter.original.classes:
-            steps.progress("note: neither checkpoint nor config names classes, so that results have numbers for names")
-        metadata = replace(metadata_of(adapter), preprocessing=preprocessing, mmort_version=mmort.__version__)
-        inputs = Inputs(preprocessing, image, _size(adapter, metadata, options))
+        draft_of = _prepared(config, checkpoint, image, options, steps)
         with shims.applied():
-            draft_of = _Export(adapter, metadata, inputs, options, steps)
             report = draft_of.write(output_file, test_image)
         steps.end()
         if options.verify is not False:
             steps.progress(str(report))
             steps.progress(draft_of.ends)
         unproven = ", NOT VERIFIED: it has not been compared with torch" if options.verify is False else ""
-        sizes = "all sizes" if inputs.size is None else f"{inputs.size[0]} x {inputs.size[1]} only"
+        size, height = draft_of.inputs.size, draft_of.inputs.height
+        sizes = "all sizes" if height is None else f"a height of {height} and all widths"
+        sizes = sizes if size is None else f"{size[0]} x {size[1]} only"
         megabytes = output_file.stat().st_size / 1e6
         steps.progress(f"wrote {output_file}, {megabytes:.1f} MB, for inputs of {sizes}{unproven}")
         return report
+
+
+def check_original(config: PathLike, options: ExportOptions, progress: Callable[[str], None]) -> str:
+    """Implement `mmort.original.check`."""
+    with Steps(progress) as steps, temporary_folder() as folder:
+        draft_of = _prepared(config, None, read_image(DEFAULT_IMAGE), options, steps)
+        with shims.applied():
+            draft_of.check(Path(folder, "x.onnx"))
+        steps.end()
+        return draft_of.adapter.original.family
+
+
+def _prepared(
+    config: PathLike, checkpoint: PathLike | None, image: Image, options: ExportOptions, steps: Steps
+) -> _Export:
+    """Return the export of a config's model, with random weights if there is no checkpoint."""
+    _check(options)
+    overrides = options.cfg_options
+    if overrides is not None and not isinstance(overrides, Mapping):
+        overrides = parse_options(overrides)
+    steps.begin(f"reading {os.fspath(config)}")
+    settings = read_config(config, overrides)
+    if overrides:
+        refuse_unread(overrides, read_config(config))
+    package = package_of(settings)
+    if package is None:
+        supported = ", ".join(f"{package.name} ({scope!r})" for scope, package in PACKAGES.items())
+        raise ValueError(
+            f"export: original must be False for {os.fspath(config)}: default_scope is "
+            f"{settings.get('default_scope')!r}, and --original is for {supported}"
+        )
+    preprocessing = Preprocessing.from_config(settings)
+    steps.begin(f"building the model with {package.name}'s own code")
+    original = build(settings, package)
+    if checkpoint is not None:
+        steps.begin(f"loading {os.fspath(checkpoint)} into {original.family}")
+        original = load(original, checkpoint)
+    adapter = _ADAPTERS[package.module](original)
+    metadata = contract.Metadata(
+        **{"classes": original.classes or None, **adapter.metadata()},
+        task=adapter.task.name,
+        family=original.family,
+        preprocessing=preprocessing,
+        mmort_version=mmort.__version__,
+    )
+    if metadata.classes is None and checkpoint is not None and adapter.task is not TEXT_RECOGNITION:
+        steps.progress("note: neither checkpoint nor config names classes, so that results have numbers for names")
+    height = preprocessing.line.height if preprocessing.line else None
+    inputs = Inputs(preprocessing, image, _size(adapter, metadata, options), height)
+    return _Export(adapter, metadata, inputs, options, steps)
 
 
 def _check(options: ExportOptions) -> None:
@@ -95,14 +135,14 @@ def _size(adapter: Adapter, metadata: contract.Metadata, options: ExportOptions)
     """Return the only height and width of inputs; None if the file takes all sizes."""
     preprocessing = metadata.preprocessing
     assert preprocessing is not None
-    if adapter.task is CLASSIFICATION:
+    if adapter.task not in (SEGMENTATION, TEXT_DETECTION):
         if options.shape is not None or options.dynamic_export is not None:
             raise ValueError(
-                "export: shape and dynamic_export must not be set for a classifier, which takes images of the size "
-                "that its test pipeline makes"
+                f"export: shape and dynamic_export must not be set for {adapter.task.name}: the file takes images of "
+                "the size that the test pipeline makes"
             )
-        if preprocessing.fixed_shape is None:
-            raise ValueError("export: the test pipeline of a classifier must make inputs of one size")
+        if preprocessing.fixed_shape is None and preprocessing.line is None:
+            raise ValueError(f"export: the test pipeline of {adapter.task.name} must make inputs of one size")
         return preprocessing.fixed_shape
     if options.dynamic:
         return None
@@ -128,10 +168,14 @@ class _Export:
         self.adapter, self.metadata, self.inputs, self.options, self.steps = adapter, metadata, inputs, options, steps
         self.ends = ""
 
-    def write(self, output_file: Path, image: Image) -> Report:
-        """Write the file, if it passes all comparisons."""
+    def check(self, output_file: Path) -> None:
+        """Trace the original, and write nothing."""
+        with self._draft(output_file, self.inputs.checks(self.adapter)) as draft:
+            self._trace(draft)
+
+    def _draft(self, output_file: Path, checks: list[tuple[Tensor]]) -> Draft:
+        """Return a draft of the file, to be proven with some inputs."""
         options = self.options
-        args, checks = self.inputs.example(), self.inputs.checks(self.adapter)
         settings = Options(
             dynamic_shapes=self.inputs.dynamic_shapes,
             check_sizes=checks,
@@ -142,11 +186,16 @@ class _Export:
             simplify=options.simplify,
             verify=options.verify is not False,
         )
-        with Draft(self.adapter, args, output_file, settings) as draft:
+        return Draft(self.adapter, self.inputs.example(), output_file, settings)
+
+    def write(self, output_file: Path, image: Image) -> Report:
+        """Write the file, if it passes all comparisons."""
+        checks = self.inputs.checks(self.adapter)
+        with self._draft(output_file, checks) as draft:
             self._trace(draft)
             self._finish(draft)
             report = None
-            if settings.verify:
+            if self.options.verify is not False:
                 sizes = ", ".join("x".join(map(str, check[0].shape)) for check in checks)
                 self.steps.begin(f"comparing ONNX Runtime with torch at {sizes}")
                 report = draft.prove(checks, begin=self.steps.begin)

@@ -29,22 +29,30 @@ class Inputs:
     image : Image
     size : (int, int) or None
         Height and width of all inputs; None if they may have any.
+    height : int, optional
+        The height of inputs of any width.
     """
 
-    def __init__(self, preprocessing: Preprocessing, image: Image, size: tuple[int, int] | None) -> None:
-        self.preprocessing, self.image, self.size = preprocessing, image, size
+    def __init__(
+        self, preprocessing: Preprocessing, image: Image, size: tuple[int, int] | None, height: int | None = None
+    ) -> None:
+        self.preprocessing, self.image, self.size, self.height = preprocessing, image, size, height
 
     def __call__(self, batch: int, height: int, width: int) -> tuple[Tensor]:
-        """Return a batch of one size: the image, its mirror image, upside down, and again."""
+        """Return a batch of one size: the image, its mirror image, upside down, and again.
+
+        The height counts only if inputs may have any.
+        """
         prepare = replace(
             self.preprocessing,
-            size=(width, height),
+            size=(width, height if self.size is not None else self.height or height),
             keep_ratio=False,
             size_divisor=1,
             pad_or=0,
             padding=None,
             edge=None,
             crop=None,
+            line=None,
         )
         views = self.image, self.image[:, ::-1], self.image[::-1]
         images = [prepare(np.ascontiguousarray(views[index % len(views)])) for index in range(batch)]
@@ -53,7 +61,8 @@ class Inputs:
     @property
     def dynamic_shapes(self) -> dict[str, dict[int, str]]:
         """The argument of `mmort.onnx.export`."""
-        return {INPUT.name: {0: "batch"} | ({2: "height", 3: "width"} if self.size is None else {})}
+        sides = {3: "width"} if self.height is not None else {2: "height", 3: "width"}
+        return {INPUT.name: {0: "batch"} | (sides if self.size is None else {})}
 
     def example(self) -> tuple[Tensor]:
         """Return the input to trace with."""

@@ -79,12 +79,45 @@ class KnownMetas(list[KnownMeta]):
 
 
 class UnknownSamples:
-    """The data samples of a batch, of which nothing is known."""
+    """The data samples of a batch, or one of these, of which nothing is known."""
 
     def _refuse_all(self, *_: Any) -> NoReturn:
         _refuse("data_samples, the annotations and meta information of a batch")
 
-    __getitem__ = __iter__ = __len__ = __bool__ = _refuse_all
+    __getitem__ = __len__ = __bool__ = _refuse_all
+
+    def __iter__(self) -> Iterator[UnknownSample]:
+        """Yield a sample, so that the message names what is read of it; there is no second one."""
+        yield UnknownSample()
+        self._refuse_all()
 
     def __getattr__(self, name: str) -> NoReturn:
         _refuse(f"{name} of data_samples")
+
+
+class KnownSamples(UnknownSamples):
+    """The data samples of a batch, whose meta information is the same for all of its images."""
+
+    def __init__(self, meta: KnownMeta) -> None:
+        self._sample = _KnownSample(meta)
+
+    def __getitem__(self, *_: Any) -> Any:
+        return self._sample
+
+
+class _KnownSample(UnknownSamples):
+    """A data sample, of which the meta information is known."""
+
+    def __init__(self, meta: KnownMeta) -> None:
+        self.metainfo = meta
+
+
+class UnknownSample:
+    """The data sample of an image, of which nothing is known."""
+
+    def get(self, name: str, default: Any = None) -> NoReturn:
+        """Refuse an entry."""
+        _refuse(f"{name!r} of the data sample of an image")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        _refuse(f"{name!r} of the data sample of an image")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -28,9 +31,11 @@ def import_package(package: Package) -> ModuleType:
             importlib.import_module("mmengine")
             importlib.import_module("mmort.mmcv")
             _import_torchvision()
-            for part in ("models", "datasets"):
-                importlib.import_module(f"{package.module}.{part}")
-            return importlib.import_module(f"{package.module}.registry")
+            _import_coco_masks()
+            with _importable(package):
+                for part in ("models", "datasets"):
+                    importlib.import_module(f"{package.module}.{part}")
+                return importlib.import_module(f"{package.module}.registry")
         except ImportError as error:
             raise ImportError(
                 f"mmort export --original runs {package.name}'s own code, and it cannot be imported: {error}; these "
@@ -40,6 +45,47 @@ def import_package(package: Package) -> ModuleType:
             raise ImportError(
                 f"{package.name} does not take an installed version: {error}; these fit each other: {package.command}"
             ) from error
+
+
+_UNUSED = "imgaug", "imgaug.augmenters", "lmdb", "skimage", "skimage.morphology"
+"""What MMOCR imports for training, for other formats of data, and for postprocessors that no file is made of.
+
+imgaug cannot be imported with numpy 2.
+"""
+
+
+class _Unused(ModuleType):
+    """Stands for a module, and for all that is in it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__path__ = []  # as packages have it
+
+    def __getattr__(self, name: str) -> _Unused:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Unused(f"{self.__name__}.{name}")
+
+
+@contextmanager
+def _importable(package: Package) -> Iterator[None]:
+    """Let MMOCR be imported in the block: beside the MMDetection that fits MMCV 2.1, and without what it does not need.
+
+    MMOCR 1.0.1 takes MMDetection below 3.2, which takes MMCV below 2.1 only.
+    """
+    if package.module != "mmocr":
+        yield
+        return
+    mmdet: Any = importlib.import_module("mmdet")
+    version, unused = mmdet.__version__, [name for name in _UNUSED if name not in sys.modules]
+    mmdet.__version__ = "3.1.0"
+    sys.modules.update({name: _Unused(name) for name in unused})
+    try:
+        yield
+    finally:
+        mmdet.__version__ = version
+        for name in unused:
+            del sys.modules[name]
 
 
 _LIBRARIES: list[Any] = []
@@ -63,3 +109,13 @@ def _import_torchvision() -> None:
             library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         _LIBRARIES.append(library)
         importlib.import_module("torchvision")
+
+
+def _import_coco_masks() -> None:
+    """Let xtcocotools have the masks of pycocotools, of which it is a copy, where its own are compiled for numpy 1."""
+    try:
+        importlib.import_module("xtcocotools._mask")
+    except ModuleNotFoundError:
+        return  # only MMPose needs it, and says so
+    except ValueError:  # numpy.dtype size changed, may indicate binary incompatibility
+        sys.modules["xtcocotools._mask"] = importlib.import_module("pycocotools._mask")

@@ -58,7 +58,7 @@ class Nodes(NamedTuple):
 
 
 def function_name(domain: str, name: str, overload: str) -> Name:
-    """Return what a function is known by; ONNX's standard domain has two names."""
+    """Return the key of a function; ONNX's standard domain has two names."""
     return ":".join(("" if domain == "ai.onnx" else domain, name, *([overload] if overload else [])))
 
 

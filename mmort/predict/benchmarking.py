@@ -24,7 +24,7 @@ from mmort.predict.predictor import Predictor
 from mmort.tables import lay_out
 
 STAGES = "read", "preprocess", "run", "postprocess"
-"""What is timed: files decoded; images resized, normalized and padded; the network; detections made of its outputs."""
+"""The timed stages: decoding of files; resizing, normalizing and padding; the network; postprocessing."""
 
 MIN_WARM_UP, MAX_WARM_UP = 2, 10
 """Batches that run before the timed ones: a new size of input makes an engine allocate memory."""
@@ -214,11 +214,13 @@ def _run(predictor: Predictor, paths: Sequence[Path], noise: Image | None, batch
             images = [read_image(path, predictor.preprocessing.color_type) for path in paths]
     with timed("preprocess"):
         prepared = [predictor.preprocessing(image) for image in images if image is not None]
-        input, img_shape = predictor.input_of(prepared)
+        chunks = [[prepared[index] for index in indices] for indices in predictor.chunks_of(prepared)]
+        arguments = [predictor.input_of(chunk) for chunk in chunks]
     with timed("run"):
-        outputs = predictor.outputs_of(prepared, input, img_shape)
+        outputs = [predictor.outputs_of(chunk, *inputs) for chunk, inputs in zip(chunks, arguments, strict=True)]
     with timed("postprocess"):
-        predictor.detections_of(prepared, input, outputs)
+        for chunk, (input, _), of_chunk in zip(chunks, arguments, outputs, strict=True):
+            predictor.detections_of(chunk, input, of_chunk)
     return seconds | {"total": sum(seconds.values())}
 
 

@@ -28,6 +28,8 @@ def fit(
             f"the preprocessed image is {size[1]} x {size[2]}, but the model takes {height} x {width} only; export "
             "it without --static and --shape, so that it takes all sizes, or pass a Preprocessing with a size that fits"
         )
+    if size[0] > number:
+        raise ValueError(f"the model takes {number} images in a batch, got {size[0]}")
     if number * height * width > MAX_BATCH_PIXELS:
         raise ValueError(
             f"padding to {number} images of {height} x {width} makes more than {MAX_BATCH_PIXELS} pixels, the limit; "

@@ -8,10 +8,13 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from mmort.predict.video import SUFFIXES as VIDEO_SUFFIXES
+from mmort.predict.video import VIDEO_SUFFIXES
 
-SUFFIXES = (".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
-"""What counts as an image in a folder, whatever its case: MMDetection's list and four others."""
+IMAGE_SUFFIXES = (
+    *(".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpeg", ".jpg"),
+    *(".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"),
+)
+"""The suffixes of images in a folder, whatever their case: MMDetection's list and four others."""
 
 UNREADABLE_SUFFIXES = (
     *(".arw", ".cr2", ".cr3", ".dng", ".nef", ".orf", ".raf", ".rw2"),  # cameras' raw images
@@ -93,14 +96,14 @@ def _files(source: Path, recursive: bool) -> list[Path]:
     else:
         return [source]
     files = [path for path in paths if path.is_file()]
-    images = [path for path in files if path.suffix.lower() in SUFFIXES]
+    images = [path for path in files if path.suffix.lower() in IMAGE_SUFFIXES]
     if not images:
         where = "no image in the folder" if source.is_dir() else "no image matches"
         below = ""
         if source.is_dir() and not recursive and any(path.is_dir() for path in paths):
             below = ", and the folders below it are searched with recursive=True (-r)"
         only = "".join(f"; {files} ({reason})" for files, reason in _left_out(files))
-        raise ValueError(f"{where} {source}{only}; images are files that end in {', '.join(SUFFIXES)}{below}")
+        raise ValueError(f"{where} {source}{only}; images are files that end in {', '.join(IMAGE_SUFFIXES)}{below}")
     for names, reason in _left_out(files):
         warnings.warn(LeftOutWarning(f"{source}: left out {names}; {reason}"), stacklevel=3)
     folders = [path for path in paths if source.is_dir() and not recursive and _has_images(path)]
@@ -126,7 +129,7 @@ def _has_images(path: Path) -> bool:
     """Return whether a path is a folder, neither hidden nor a link, with image files in it."""
     if path.name.startswith(".") or path.is_symlink() or not path.is_dir() or not os.access(path, os.R_OK | os.X_OK):
         return False
-    return any(file.suffix.lower() in SUFFIXES for file in path.iterdir())
+    return any(file.suffix.lower() in IMAGE_SUFFIXES for file in path.iterdir())
 
 
 def _names(paths: Sequence[Path]) -> str:

@@ -1,10 +1,10 @@
-"""Where the results of a run over many images go: a record from which the run resumes, and annotated images."""
+"""Where the results of a run over many images go: a record from which the run resumes, maps, and annotated images."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ from mmort._files.outputs import inside, make_folder, require_folder, write_outp
 from mmort._files.text import path_text
 from mmort.detections.detections import Detections
 from mmort.detections.drawing import draw_beside
-from mmort.images import read_image, write_image
+from mmort.detections.text_regions import TextRegions
+from mmort.images import ColorType, read_image, write_image
 from mmort.predict.image_files import identity
 
 _WRITABLE = (".bmp", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -158,19 +159,7 @@ class AnnotatedImages:
     """
 
     def __init__(self, directory: str | os.PathLike[str], images: Sequence[Path]) -> None:
-        require_folder(directory)
-        files = {path: Path(identity(path)) for path in images}
-        base = os.path.commonpath([path.parent for path in files.values()]) if files else os.curdir
-        self._targets: dict[Path, Path] = {}
-        sources: dict[Path, Path] = {}
-        for path, file in files.items():
-            target = inside(directory, _annotated(file.relative_to(base)))
-            if sources.setdefault(target, file) != file:
-                raise ValueError(f"the annotated images of {sources[target]} and {file} would both be {target}")
-            self._targets[path] = target
-        replaced = set(files.values()) & {Path(identity(target)) for target in sources}
-        if replaced:
-            raise ValueError(f"the annotated image of {min(replaced)} would replace it; do not write to {directory}")
+        self._targets = _targets(directory, images, _annotated, "annotated image")
         self._directory = directory
         self._written = {path for path, target in self._targets.items() if target.exists()}
         self._earlier = set(self._written)
@@ -191,7 +180,7 @@ class AnnotatedImages:
 
     def describe(self) -> str:
         """Return how many images have an annotated one, as text, and for how many of these an earlier run wrote it."""
-        count = f"{count_text(len(self), 'image')}, annotated"
+        count = count_text(len(self), "annotated image")
         return f"{count}, {len(self._earlier)} of them by an earlier run" if self._earlier else count
 
     def path(self, image: Path) -> Path:
@@ -200,11 +189,9 @@ class AnnotatedImages:
 
     def write(self, image: Path, *versions: Detections) -> None:
         """Draw detections on an image, and write it; several versions side by side."""
-        target = self.path(image)
-        drawn = draw_beside(read_image(image), versions)
-        make_folder(target.parent)
-        inside(self._directory, target.relative_to(self._directory))  # a link may have come since
-        write_image(target, drawn)
+        color_type: ColorType = versions[0].color_type if isinstance(versions[0], TextRegions) else "color"
+        drawn = draw_beside(read_image(image, color_type), versions)
+        write_image(_ready(self._directory, self.path(image)), drawn)
         self._written.add(image)
         self._earlier.discard(image)
 
@@ -223,6 +210,58 @@ class AnnotatedImages:
         except Exception as error:  # OpenCV's own, besides those documented
             return error
         return None
+
+
+class LabelMaps:
+    """The maps of semantic segmentations in a directory: grey PNG files under the names of the images.
+
+    Parameters
+    ----------
+    directory : path
+    images : sequence of path
+        All images of the run, as for `AnnotatedImages`; none of a video, whose frames' numbers are the names.
+
+    Raises
+    ------
+    ValueError, OSError
+        As for `AnnotatedImages`.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], images: Sequence[Path] = ()) -> None:
+        self._targets = _targets(directory, images, lambda image: image.with_suffix(".png"), "map")
+        self.directory = directory
+
+    def write(self, image: Path | int, segmentation: Any) -> None:
+        """Write the map of an image, or of a video's frame: a `SegmentationMap`."""
+        target = inside(self.directory, f"{image:06}.png") if isinstance(image, int) else self._targets[image]
+        segmentation.to_png(_ready(self.directory, target))
+
+
+def _targets(
+    directory: str | os.PathLike[str], images: Sequence[Path], name_of: Callable[[Path], Path], thing: str
+) -> dict[Path, Path]:
+    """Return the file of each image in a directory, which must be another for each, and none of the images."""
+    require_folder(directory)
+    files = {path: Path(identity(path)) for path in images}
+    base = os.path.commonpath([path.parent for path in files.values()]) if files else os.curdir
+    targets: dict[Path, Path] = {}
+    sources: dict[Path, Path] = {}
+    for path, file in files.items():
+        target = inside(directory, name_of(file.relative_to(base)))
+        if sources.setdefault(target, file) != file:
+            raise ValueError(f"the {thing}s of {sources[target]} and {file} would both be {target}")
+        targets[path] = target
+    replaced = set(files.values()) & {Path(identity(target)) for target in sources}
+    if replaced:
+        raise ValueError(f"the {thing} of {min(replaced)} would replace it; do not write to {directory}")
+    return targets
+
+
+def _ready(directory: str | os.PathLike[str], target: Path) -> Path:
+    """Return a file in a directory, once its folder is made."""
+    make_folder(target.parent)
+    inside(directory, target.relative_to(directory))  # a link may have come since
+    return target
 
 
 def _key(image: str | os.PathLike[str]) -> str:

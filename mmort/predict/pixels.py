@@ -1,4 +1,8 @@
-"""Images that are read in parts: files of formats that allow it through rasterio, others and arrays from memory."""
+"""Images that are read in parts: files of formats that allow it through rasterio, others and arrays from memory.
+
+A part has the levels that `read_image` has there.  Files whose levels OpenCV converts are read by it, and whole.  Only
+TIFF files with JPEG's compression in YCbCr differ, of which GDAL smooths the colours: by 1 of 255 on average.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmort._files.inputs import require_regular
-from mmort.images import LEVEL_TYPES, ColorType, Image, read_image, require_proportion
-from mmort.images.sizes import Demand
+from mmort.images import IN_COLOR, LEVEL_TYPES, ColorType, Image, read_image, require_proportion
+from mmort.images.sizes import Demand, TiffColours, tiff_colours
 
 DRIVERS = {".jp2": "JP2OpenJPEG", ".tif": "GTiff", ".tiff": "GTiff", ".vrt": "VRT"}
 """Suffixes of formats whose files keep their pixels in parts that can be read alone, and GDAL's names of the formats.
@@ -49,8 +53,9 @@ class Pixels(Protocol):
 def open_pixels(image: NDArray[Any] | str | os.PathLike[str], color_type: ColorType = "color") -> Iterator[Pixels]:
     """Open an image: an array (H, W, 3) of uint8 in blue, green, red, or a file.
 
-    With another `color_type`, arrays and files are those that `mmort.images.as_channels` takes.  Files read by rasterio
-    have their bands in their order, but blue, green, red where a file calls them so, as OpenCV has them.
+    With another `color_type`, arrays and files are those that `mmort.images.as_channels` takes.  Files that rasterio
+    reads have what `read_image` returns; those of more bands than OpenCV takes, or of bands that are no colours, have
+    them in their order.
 
     Raises
     ------
@@ -63,7 +68,7 @@ def open_pixels(image: NDArray[Any] | str | os.PathLike[str], color_type: ColorT
         If the file's format needs rasterio, or OpenCV, and it is not installed.
     """
     if isinstance(image, np.ndarray):
-        if color_type != "color":
+        if color_type not in IN_COLOR:
             yield _ArrayPixels(image)  # whose parts are checked as images are
             return
         if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
@@ -87,7 +92,11 @@ def open_pixels(image: NDArray[Any] | str | os.PathLike[str], color_type: ColorT
                 raise OSError(f"{image}: {error}") from error
         # By default the blocks that GDAL has decoded may take a twentieth of the machine's memory.
         with rasterio.Env(GDAL_CACHEMAX=CACHE_MEGABYTES), file:
-            yield _FilePixels(image, file, color_type)
+            colours = tiff_colours(image) if file.driver == "GTiff" else TiffColours(1, False)
+            if _are_converted(file, colours, color_type):
+                yield _ArrayPixels(read_image(image, color_type))
+            else:
+                yield _FilePixels(image, file, color_type, colours.has_opacity)
 
 
 @dataclass(frozen=True)
@@ -109,10 +118,31 @@ class _ArrayPixels:
         return np.array(self.image[top : top + height, left : left + width])
 
 
+def _are_converted(file: Any, colours: TiffColours, color_type: ColorType) -> bool:
+    """Return whether OpenCV makes other levels of a file than those that are stored."""
+    if file.driver == "VRT":  # which OpenCV does not read
+        return False
+    structure = {*file.tags(ns="IMAGE_STRUCTURE"), *file.tags(1, ns="IMAGE_STRUCTURE")}
+    kinds = [kind.name for kind in file.colorinterp]
+    if kinds[0] == "palette" or structure & {"MINISWHITE", "NBITS"} or colours.orientation != 1:
+        return True
+    is_colour = kinds[:3] == RED_GREEN_BLUE
+    if color_type == "unchanged":  # three channels of no colours are the first one to OpenCV's decoder of JPEG 2000
+        return file.driver == DRIVERS[".jp2"] and file.count == 3 and not is_colour
+    if file.count > 4 or "float32" in file.dtypes:  # which OpenCV does not read
+        return False
+    is_stored = kinds == ["gray"] or (color_type in IN_COLOR and is_colour)
+    return set(file.dtypes) != {"uint8"} or not is_stored
+
+
+RED_GREEN_BLUE = ["red", "green", "blue"]
+"""The first bands of images in colour, by GDAL's names."""
+
+
 class _FilePixels:
     """A file that rasterio has opened."""
 
-    def __init__(self, path: str | os.PathLike[str], file: Any, color_type: ColorType) -> None:
+    def __init__(self, path: str | os.PathLike[str], file: Any, color_type: ColorType, has_opacity: bool) -> None:
         if color_type == "unchanged":
             if len(set(file.dtypes)) != 1 or file.dtypes[0] not in LEVEL_TYPES:
                 raise ValueError(
@@ -134,11 +164,16 @@ class _FilePixels:
             except ValueError as error:
                 raise ValueError(f"{path}: {error}") from None
         self._path, self._file = path, file
-        self._bands = tuple(range(1, file.count + 1))
-        if color_type == "color":
-            self._bands = (1, 1, 1) if file.count == 1 else (3, 2, 1)
-        elif [kind.name for kind in file.colorinterp[:3]] == ["red", "green", "blue"]:
-            self._bands = (3, 2, 1, *self._bands[3:])
+        bands = tuple(range(1, file.count + 1))
+        is_colour = [kind.name for kind in file.colorinterp[:3]] == RED_GREEN_BLUE
+        self._is_multiplied = has_opacity and is_colour and file.count == 4 and file.dtypes[0] == "uint8"
+        # Of floats OpenCV exchanges the bands, whatever they are.
+        if color_type in IN_COLOR and file.count == 1:
+            bands = 1, 1, 1
+        elif color_type in IN_COLOR or is_colour or (file.count in (3, 4) and file.dtypes[0] == "float32"):
+            bands = 3, 2, 1, *bands[3:]
+        self._channels = 3 if color_type in IN_COLOR else len(bands)
+        self._bands = bands if self._is_multiplied else bands[: self._channels]
         self.height, self.width = int(file.height), int(file.width)
 
     def read(self, top: int, left: int, height: int, width: int) -> Image:
@@ -147,4 +182,6 @@ class _FilePixels:
             bands = self._file.read(self._bands, window=((top, top + height), (left, left + width)))
         except OSError as error:  # whose cause is GDAL's message
             raise OSError(f"{self._path}: {error.__cause__ or error}") from error
-        return np.ascontiguousarray(np.moveaxis(bands, 0, 2))
+        if self._is_multiplied:  # as OpenCV's decoder does, of 8 bits only
+            bands[:3] = (bands[:3].astype(np.uint16) * bands[3] + 127) // 255
+        return np.ascontiguousarray(np.moveaxis(bands[: self._channels], 0, 2))

@@ -11,14 +11,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mmort._files.inputs import open_regular
 from mmort._files.outputs import inside, make_folder, require_folder
+from mmort._kernels import as_integer
+from mmort.contract import SEGMENTATION
 from mmort.detections.detections import Detections
 from mmort.images import Image
 from mmort.predict.engines.network import DetectorFile
 from mmort.predict.image_files import is_pattern, list_images
-from mmort.predict.output import AnnotatedImages, Record
+from mmort.predict.output import AnnotatedImages, LabelMaps, Record
+from mmort.predict.poses import PosePredictor
 from mmort.predict.predictor import Predictor
+from mmort.predict.text_reading import TextReader
 from mmort.predict.video import AnnotatedVideo, Frame, Video, is_video
 from mmort.predict.windows import Windows, predict_windows
 
@@ -33,7 +39,8 @@ class PredictOptions:
     Parameters
     ----------
     output : path, optional
-        A directory for a `Record` of the detections, from which the same call resumes.
+        A directory for a `Record` of the detections, from which the same call resumes; of a semantic segmentation, also
+        for its `LabelMaps`, in ``maps``.
     show_dir : path, optional
         Write annotated images, or an annotated video, to this directory.
     windows : Windows, optional
@@ -106,7 +113,7 @@ class PredictResult:
 
 def predict(
     predictor: Predictor,
-    images: str | os.PathLike[str] | int | Sequence[str | os.PathLike[str]],
+    images: str | os.PathLike[str] | int | Iterable[str | os.PathLike[str]],
     options: PredictOptions | None = None,
     *,
     each: Callable[[Outcome], None] | None = None,
@@ -118,7 +125,7 @@ def predict(
     Parameters
     ----------
     predictor : Predictor
-    images : path, sequence of paths, or int
+    images : path, iterable of paths, or int
         Image files, folders and patterns, as for `list_images`; or one video; or the number of a camera.
     options : PredictOptions, optional
         By default nothing is written.
@@ -157,10 +164,12 @@ def predict(
         raise TypeError(f"predict: predictor must be a Predictor, got {type(predictor).__name__}")
     options = PredictOptions() if options is None else options
     source: str | int | None
-    if isinstance(images, int):
-        source = images
+    if isinstance(images, (int, np.integer, np.bool_)):
+        source = as_integer("predict", "the number of a camera", images)
     else:
-        sources = [images] if isinstance(images, (str, os.PathLike)) else images
+        sources = [images] if isinstance(images, (str, os.PathLike)) else [*images]
+        if not sources:
+            raise ValueError("predict: images must name at least one image, got none")
         source = video_source(sources)
         if source is None:
             paths = list_images(*sources, recursive=options.recursive)
@@ -211,6 +220,7 @@ def _predict_images(
     from tqdm import tqdm
 
     annotated = None if options.show_dir is None else AnnotatedImages(options.show_dir, paths)
+    maps = _maps(predictor, options, paths)
     with ExitStack() as stack:
         record = _record(stack, predictor, options)
         remaining = [
@@ -232,6 +242,8 @@ def _predict_images(
             outcomes = _in_windows(predictor, remaining, options)
         for path, outcome in zip(remaining, outcomes, strict=True):
             detections, problem = (None, outcome) if isinstance(outcome, Exception) else (outcome, None)
+            if detections is not None and maps is not None:
+                maps.write(path, detections)  # before the line, which says that the image is done
             if detections is not None and record is not None:
                 record.add(path, detections)
             if detections is not None and annotated is not None:
@@ -240,7 +252,7 @@ def _predict_images(
             if each is not None:
                 each(Outcome(path, detections, problem))
             bar.update()
-        written = {} if record is None else {record.path: record.describe()}
+        written = _written(record, maps)
         if annotated is not None and options.show_dir is not None:
             written[Path(options.show_dir)] = annotated.describe()
     return PredictResult(written, len(paths), len(paths) - failures, failures)
@@ -280,6 +292,7 @@ def _predict_video(
     name = _name(source)
     with ExitStack() as stack:
         record = _record(stack, predictor, options)
+        maps = _maps(predictor, options, ())
         target = None if options.show_dir is None else _target(options.show_dir, source)
         start = 0 if record is None else record.frames(name)
         if target is not None and (options.force or not target.exists()):
@@ -304,6 +317,8 @@ def _predict_video(
         outcomes = stack.enter_context(closing(predictor.predict(images(), options.batch_size)))  # type: ignore[type-var]
         for detections in outcomes:
             frame = pending.popleft()
+            if maps is not None:
+                maps.write(frame.number, detections)
             if record is not None:
                 record.add(name, detections, frame=frame.number, time=frame.time)
             if drawn is not None:
@@ -314,7 +329,7 @@ def _predict_video(
             bar.update()
         if drawn is not None:
             drawn.finish()
-        written = {} if record is None else {record.path: record.describe()}
+        written = _written(record, maps)
     if not read:
         raise ValueError(f"{name}: no frame can be read")
     if target is not None:
@@ -323,7 +338,7 @@ def _predict_video(
 
 
 def _name(source: str | int) -> str:
-    """Return what a video or camera is called in the record."""
+    """Return the name of a video or camera in the record."""
     return f"camera {source}" if isinstance(source, int) else source
 
 
@@ -341,21 +356,44 @@ def _record(stack: ExitStack, predictor: Predictor, options: PredictOptions) -> 
     """Open the record of the run, if there is one, which is closed with the stack."""
     if options.output is None:
         return None
-    return stack.enter_context(Record(options.output, _settings(predictor, options.windows)))
+    return stack.enter_context(Record(options.output, _settings(predictor, options)))
 
 
-def _settings(predictor: Predictor, windows: Windows | None) -> dict[str, Any]:
-    """Return what the detections depend on."""
-    network = predictor.network
-    if not isinstance(network, DetectorFile):
-        raise ValueError(f"predict: output is for the predictor of a file, got one of {type(network).__name__}")
+def _digest(path: str) -> str:
+    """Return the identity of a file."""
     digest = hashlib.sha256()
-    with open_regular("model", network.path) as file:
+    with open_regular("model", path) as file:
         while chunk := file.read(2**20):
             digest.update(chunk)
-    words = {} if network.prompt is None else {"texts": asdict(network.prompt)}
-    return words | {
-        "model": digest.hexdigest(),
+    return digest.hexdigest()
+
+
+def _maps(predictor: Predictor, options: PredictOptions, paths: Sequence[Path]) -> LabelMaps | None:
+    """Return where the maps of a semantic segmentation go, if they are recorded."""
+    if options.output is None or predictor.task is not SEGMENTATION:
+        return None
+    return LabelMaps(inside(options.output, "maps"), paths)
+
+
+def _written(record: Record | None, maps: LabelMaps | None) -> dict[Path, str]:
+    """Describe the record of a run, and where it is."""
+    written = {} if record is None else {record.path: record.describe()}
+    return written | ({} if maps is None else {Path(maps.directory): "the label of each pixel"})
+
+
+def _settings(predictor: Predictor, options: PredictOptions) -> dict[str, Any]:
+    """Return the settings that the detections depend on."""
+    network, windows = predictor.network, options.windows
+    if not isinstance(network, DetectorFile):
+        raise ValueError(f"predict: output is for the predictor of a file, got one of {type(network).__name__}")
+    further: dict[str, Any] = {} if network.prompt is None else {"texts": asdict(network.prompt)}
+    if isinstance(predictor, TextReader):
+        further = {"recognizer": _settings(predictor.recognizer, options)}
+    if isinstance(predictor, PosePredictor) and predictor.detector is not None:
+        further = {"detector": _settings(predictor.detector, options), "pose classes": predictor.pose_classes}
+    return {**further, **network.computed_by} | {
+        "model": _digest(network.path),
+        "batch size": options.batch_size,  # the images of a batch are padded to the largest
         "score threshold": predictor.score_threshold,
         "preprocessing": predictor.preprocessing.to_dict(),
         "classes": predictor.classes,

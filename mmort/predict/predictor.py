@@ -11,14 +11,27 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, ClassVar, Literal, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmort._kernels import as_integer
 from mmort.configs.captions import Prompt, Texts
-from mmort.contract import CLASSIFICATION, DETECTION, SEGMENTATION, Prepared, Preprocessing, SegmentationFormat, Task
+from mmort.contract import (
+    CLASSIFICATION,
+    DETECTION,
+    POSE,
+    SEGMENTATION,
+    TEXT_DETECTION,
+    TEXT_RECOGNITION,
+    Prepared,
+    Preprocessing,
+    SegmentationFormat,
+    Task,
+    TextDetectionFormat,
+)
+from mmort.contract.names import as_names
 from mmort.detections.detections import Detections
 from mmort.images import Image, decode_image
 from mmort.predict.classification import ClassPostprocessing
@@ -29,7 +42,9 @@ from mmort.predict.fixed_size import FixedSizeWarning, effect, fit
 from mmort.predict.image_files import is_pattern, list_images
 from mmort.predict.postprocessing import Postprocessing
 from mmort.predict.reading import Chunk, Reader
+from mmort.predict.recognition import TextPostprocessing
 from mmort.predict.segmentation import SegmentationPostprocessing, logits_of
+from mmort.predict.text_detection import TextDetectionPostprocessing
 from mmort.predict.video import is_video
 
 ImageSource: TypeAlias = Image | str | os.PathLike[str] | bytes
@@ -37,10 +52,10 @@ ImageSource: TypeAlias = Image | str | os.PathLike[str] | bytes
 
 
 Result: TypeAlias = Detections | Any
-"""`Detections`; of files of another task, `mmort.predict.Classes` or `mmort.predict.SegmentationMap`."""
+"""`Detections`; of files of another task, `Classes`, `SegmentationMap`, `RecognizedText` or `TextRegions`."""
 
 _Batch: TypeAlias = tuple[list["Result | Exception"], bool, Exception | None]
-"""What a batch gave, whether it is the last one, and what the iterator of images raised then."""
+"""The results of a batch, whether it is the last one, and the error that then came from the iterator of images."""
 
 
 def _refuse_video(path: str | os.PathLike[str]) -> None:
@@ -51,26 +66,37 @@ def _refuse_video(path: str | os.PathLike[str]) -> None:
         )
 
 
-def _postprocessing(
-    network: Network, classes: tuple[str, ...], score_threshold: float
-) -> Postprocessing | ClassPostprocessing | SegmentationPostprocessing:
-    """Return what is done with the outputs of a network, by its task."""
+_Postprocessing: TypeAlias = (
+    Postprocessing | ClassPostprocessing | SegmentationPostprocessing | TextDetectionPostprocessing | TextPostprocessing
+)
+
+
+def _postprocessing(network: Network, classes: tuple[str, ...], score_threshold: float) -> _Postprocessing:
+    """Return the postprocessing of a network's outputs, by its task."""
     detections = Postprocessing(classes, score_threshold)  # which checks the threshold
-    if not isinstance(network, DetectorFile) or task_of(network) is DETECTION:
+    if not isinstance(network, DetectorFile) or task_of(network) in (DETECTION, POSE):
         return detections
     metadata = network.contract.metadata
     if task_of(network) is CLASSIFICATION:
         return ClassPostprocessing(classes, score_threshold)
+    if task_of(network) is TEXT_RECOGNITION:
+        if metadata.recognition is None:
+            raise ValueError(f"Predictor: {network.path} has no recognition in its metadata, which has the characters")
+        return TextPostprocessing(classes, score_threshold, metadata.recognition)
+    if task_of(network) is TEXT_DETECTION:
+        of_text, preprocessing = metadata.text_detection or TextDetectionFormat(), metadata.preprocessing
+        color_type = "color" if preprocessing is None else preprocessing.color_type
+        return TextDetectionPostprocessing(classes, score_threshold, of_text, color_type)
     assert task_of(network) is SEGMENTATION
     format = metadata.segmentation or SegmentationFormat()
     return SegmentationPostprocessing(classes, score_threshold, format, metadata.palette)
 
 
 class Predictor:
-    """A detector, a classifier or a semantic segmentation that is called with images.
+    """A detector, a classifier, a semantic segmentation or a text recognition that is called with images.
 
     What it returns depends on the file: `Detections` as below, or `mmort.predict.Classes`, or
-    `mmort.predict.SegmentationMap`.
+    `mmort.predict.SegmentationMap`, or `mmort.predict.RecognizedText`.
 
     Parameters
     ----------
@@ -124,6 +150,9 @@ class Predictor:
     [6, 6, 4, 6]
     """
 
+    _takes_boxes: ClassVar[bool] = False
+    """Whether it runs files of poses, which look at boxes."""
+
     def __init__(
         self,
         network: str | os.PathLike[str] | Network | Ray,
@@ -140,6 +169,11 @@ class Predictor:
             network = OnnxRuntime(network)
         elif not callable(network):
             raise TypeError(f"Predictor: network must be a path, a Network or Ray, got {type(network).__name__}")
+        if task_of(network) is POSE and not self._takes_boxes:
+            raise ValueError(
+                f"Predictor: {getattr(network, 'path', 'network')} finds the keypoints of what is in boxes: "
+                "PosePredictor(FILE, DETECTOR) of mmort.predict, and mmort predict FILE --detector DETECTOR, run it"
+            )
         if isinstance(network, DetectorFile):
             network = network if texts is None else network.with_texts(Prompt.of(texts))
             network.require_texts()
@@ -157,7 +191,8 @@ class Predictor:
         self.network: Network = network
         self.preprocessing = preprocessing
         self._warned_of_padding = False
-        self._postprocessing = _postprocessing(network, tuple(classes or ()), score_threshold)
+        named = () if classes is None else as_names("Predictor", classes)
+        self._postprocessing = _postprocessing(network, named, score_threshold)
 
     def with_texts(self, texts: Texts) -> Predictor:
         """Return a predictor that looks for something else, and shares the detector and its memory with this one.
@@ -342,7 +377,7 @@ class Predictor:
             If an image does not fit a file of fixed size, or the network's outputs are not detections.
         """
         found: dict[int, Result] = {}
-        for indices in self._chunks(images):
+        for indices in self.chunks_of(images):
             chunk = [images[index] for index in indices]
             input, img_shape = self.input_of(chunk)
             outputs = self.outputs_of(chunk, input, img_shape)
@@ -364,11 +399,12 @@ class Predictor:
         ori_shape[: len(images)] = [image.ori_shape for image in images]
         return self.network(input, img_shape, ori_shape)
 
-    def _chunks(self, images: Sequence[Prepared]) -> Iterator[list[int]]:
+    def chunks_of(self, images: Sequence[Prepared]) -> Iterator[list[int]]:
         """Yield the indices of images that the network takes together."""
         number, *sides = self.network.input_shape
         separates = isinstance(self.network, DetectorFile) and self.network.contract.is_adopted and None in sides
-        separates |= self._segmentation is not None  # MMSegmentation pads no image to the size of another
+        # Neither MMSegmentation nor MMOCR pads an image that is tested to the size of another.
+        separates |= self.task in (SEGMENTATION, TEXT_DETECTION, TEXT_RECOGNITION)
         groups: dict[tuple[int, int] | None, list[int]] = {}
         for index, image in enumerate(images):
             groups.setdefault(image.pad_shape if separates else None, []).append(index)
@@ -488,7 +524,7 @@ class Predictor:
 
     def _run_batch(self, batch: Sequence[Prepared | Exception]) -> Iterator[Result | Exception]:
         """Run the images of a batch that could be preprocessed."""
-        images = [image for image in batch if isinstance(image, Prepared)]
+        images = [image for image in batch if not isinstance(image, Exception)]
         try:
             results: Iterator[Result | Exception] = iter(self.run(images))
         except Exception as error:  # ONNX Runtime's exceptions have no common class
@@ -496,7 +532,7 @@ class Predictor:
             alone = (self._run_batch([image]) for image in images)
             results = chain.from_iterable(alone) if len(images) > 1 else iter([error])
         for image in batch:
-            yield next(results) if isinstance(image, Prepared) else image
+            yield image if isinstance(image, Exception) else next(results)
 
     def _predict_columns(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Detect objects in a batch of Ray Data; see `__call__`."""

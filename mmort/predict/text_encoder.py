@@ -19,7 +19,7 @@ from mmort.contract.texts import DIGEST, INPUTS, OUTPUT, TOKENIZER
 
 
 @dataclass(frozen=True)
-class Words:
+class EncodedNames:
     """The names of a caption as a detector's file takes them.
 
     Attributes
@@ -69,7 +69,7 @@ class TextEncoder:
         except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"{path}: metadata that mmort cannot read: {error}") from None
 
-    def __call__(self, prompt: Prompt) -> tuple[Words, ...]:
+    def __call__(self, prompt: Prompt) -> tuple[EncodedNames, ...]:
         """Return the words of each chunk of a prompt.
 
         Raises
@@ -79,12 +79,12 @@ class TextEncoder:
         """
         return tuple(map(self._words, bert_inputs(prompt, self._tokenizer, self._limits)))
 
-    def _words(self, input: BertInput) -> Words:
+    def _words(self, input: BertInput) -> EncodedNames:
         """Return the words of a caption."""
         ids, positions = INPUTS
         (text,) = self._session.run([OUTPUT], {ids: input.ids, positions: input.positions})
         shares = input.tokens.shares.astype(np.float32)
-        return Words(shares.shape[1], dict(zip(TEXT_INPUTS, (text, input.positions, shares), strict=True)))
+        return EncodedNames(shares.shape[1], dict(zip(TEXT_INPUTS, (text, input.positions, shares), strict=True)))
 
 
 def _tokenizer(vocabulary: Any, settings: Any) -> Tokenizer:

@@ -15,8 +15,8 @@ from mmort.images import Image, opencv
 from mmort.limits import MAX_CAMERA, MAX_FRAME_PIXELS, MAX_FRAME_RATE, MAX_SKIPPED_FRAMES
 from mmort.predict.video_containers import stated_size
 
-SUFFIXES = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm", ".wmv")
-"""What counts as a video, whatever its case."""
+VIDEO_SUFFIXES = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm", ".wmv")
+"""The suffixes of videos, whatever their case."""
 
 _LISTS_OF_FILES = b"ffconcat", b"#EXTM3U", b"<"  # FFmpeg opens their files; "<" is XML, as DASH has it
 _BLANKS = b"\xef\xbb\xbf \t\r\n"
@@ -34,7 +34,7 @@ USUAL_FPS = 25.0  # of an annotated video whose source states no frame rate, suc
 
 def is_video(path: str | os.PathLike[str]) -> bool:
     """Return whether a path's name is that of a video, and no folder's."""
-    return Path(path).suffix.lower() in SUFFIXES and not os.path.isdir(path)
+    return Path(path).suffix.lower() in VIDEO_SUFFIXES and not os.path.isdir(path)
 
 
 class Frame(NamedTuple):

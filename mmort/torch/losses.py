@@ -65,8 +65,10 @@ def sigmoid_focal_loss(
     (input, *weights), dtype = as_floating("sigmoid_focal_loss", **floating)
     is_target = target[:, None] == torch.arange(input.shape[1], device=target.device)
     # With the logarithms of sigmoids a large logit has a loss and a gradient, where that of its sigmoid has none.
-    hit = alpha * torch.sigmoid(-input) ** gamma * functional.logsigmoid(input)
-    miss = (1 - alpha) * torch.sigmoid(input) ** gamma * functional.logsigmoid(-input)
+    # A power below 1 has no gradient at 0, which the sigmoid of one is.
+    smallest = torch.finfo(input.dtype).tiny
+    hit = alpha * torch.sigmoid(-input).clamp(min=smallest) ** gamma * functional.logsigmoid(input)
+    miss = (1 - alpha) * torch.sigmoid(input).clamp(min=smallest) ** gamma * functional.logsigmoid(-input)
     loss = -torch.where(is_target, hit, miss)
     for factors in weights:
         known = is_target.any(1)

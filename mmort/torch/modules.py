@@ -12,7 +12,7 @@ from torch.nn.modules.utils import _pair
 
 from mmort import schemas
 from mmort._kernels import as_choice
-from mmort.ops._habits import explains_other_names
+from mmort.ops._other_names import explains_other_names
 from mmort.torch.dtypes import as_floating, in_dtype
 from mmort.torch.functions import (
     corner_pool,

@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 import mmort
 from mmort import schemas
-from mmort.ops._habits import refuse_other_names, refuse_other_values
+from mmort.ops._other_names import refuse_other_names, refuse_other_values
 from mmort.ops.nms import KeptBoxes as KeptArrays
 from mmort.ops.nms import SelectedDetections as SelectedArrays
 from mmort.torch.definition import define
@@ -68,7 +68,7 @@ for _name, _gradient in GRADIENTS.items():
 
 
 def no_gradient(name: str) -> str:
-    """Return what a backward pass through an operator without a gradient says."""
+    """Return the error for a backward pass through an operator without a gradient."""
     return f"{name}: has no gradient; call it under torch.no_grad(), or on tensors from which detach() removed theirs"
 
 

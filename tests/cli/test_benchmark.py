@@ -45,5 +45,5 @@ def test_json_of_several_files(files):
 def test_refused(files, tmp_path):
     assert "the same file is given twice" in misused("benchmark", files[0], "--against", files[0])
     command = "benchmark", files[0], "--engine", "openvino", "--provider", "CPUExecutionProvider"
-    assert "providers is for --engine onnxruntime, got ['CPUExecutionProvider']" in misused(*command)
+    assert "--provider is for --engine onnxruntime, got CPUExecutionProvider" in misused(*command)
     assert "no such file" in refused("benchmark", files[0], tmp_path / "nowhere")

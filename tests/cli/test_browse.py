@@ -13,7 +13,7 @@ DATA = "--ann", demo.ANNOTATIONS, "--img-dir", demo.IMAGES[0].parent
 
 @pytest.mark.parametrize("arguments", [DATA, (demo.CONFIG, *DATA)])
 def test_images_show_the_objects(arguments, tmp_path):
-    assert run("browse", *arguments, "-o", tmp_path / "out") == (0, f"wrote {tmp_path}/out (4 images, annotated)\n", "")
+    assert run("browse", *arguments, "-o", tmp_path / "out") == (0, f"wrote {tmp_path}/out (4 annotated images)\n", "")
     for path in demo.IMAGES:
         drawn, image = read_image(tmp_path / "out" / path.name), read_image(path)
         assert drawn.shape == image.shape
@@ -36,7 +36,7 @@ def test_what_cannot_be_drawn(tmp_path):
     annotations["images"][1]["file_name"] = "nowhere.png"
     (tmp_path / "a.json").write_text(json.dumps(annotations))
     code, out, err = run("browse", "--ann", tmp_path / "a.json", *DATA[2:], "-o", tmp_path / "out")
-    assert (code, out) == (1, f"wrote {tmp_path}/out (3 images, annotated)\n")
+    assert (code, out) == (1, f"wrote {tmp_path}/out (3 annotated images)\n")
     assert "1 images could not be drawn, the first: " in err
     del annotations["annotations"]
     (tmp_path / "a.json").write_text(json.dumps(annotations))

@@ -1,4 +1,4 @@
-"""``mmort demo``: the whole story with torch, the shipped file without it; both find what MMDetection finds."""
+"""``mmort demo``: the whole way with torch, the shipped file without it; both find what MMDetection finds."""
 
 import json
 import os
@@ -19,7 +19,7 @@ import pytest
 
 from mmort import Detections, Predictor, demo
 from mmort.configs import read_config
-from mmort.demo import page, story
+from mmort.demo import page, walkthrough
 from mmort.detect.export import ExportOptions
 from mmort.detections.drawing import class_colour
 from tests.cli.running import refused, run
@@ -131,14 +131,14 @@ def test_without_torch(tmp_path):
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        *((name, ()) for name in story.FILES),
-        *((name, ("--texts", "zero")) for name in story.FILES_WITH_TEXTS),
+        *((name, ()) for name in walkthrough.FILES),
+        *((name, ("--texts", "zero")) for name in walkthrough.FILES_WITH_TEXTS),
     ],
 )
 def test_files_are_replaced_with_force_only(monkeypatch, tmp_path, name, options):
     """But those of the demo with texts and without it are in one folder."""
-    monkeypatch.setattr(story, "run", lambda output: print("ran"))
-    monkeypatch.setattr(story, "run_with_texts", lambda output, texts: print("ran"))
+    monkeypatch.setattr(walkthrough, "run", lambda output: print("ran"))
+    monkeypatch.setattr(walkthrough, "run_with_texts", lambda output, texts: print("ran"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mmort_demo").mkdir()
     (tmp_path / "mmort_demo" / "notes.txt").touch()
@@ -183,7 +183,7 @@ def test_the_words_decide_as_in_mmdetection(texts):
         network,
         classes=network.classes,
         preprocessing=network.preprocessing,
-        score_threshold=story.WORDS_SCORE_THRESHOLD,
+        score_threshold=walkthrough.WORDS_SCORE_THRESHOLD,
     )
     for path, expected in MMDETECTION_WORDS[texts].items():
         assert_equal(predict(demo.IMAGES[0].with_name(path)), expected)
@@ -202,7 +202,7 @@ def test_with_words(monkeypatch, tmp_path):
         tiny_open_vocabulary.save_detector(output, texts={"encoder": "grounding_dino.texts.onnx", "digest": "one"})
 
     monkeypatch.setattr("mmort.detect.export.export", export)
-    monkeypatch.setattr(story, "WORDS_SCORE_THRESHOLD", 0)
+    monkeypatch.setattr(walkthrough, "WORDS_SCORE_THRESHOLD", 0)
     code, out, err = run("demo", "--texts", "cat . red light", "--output", tmp_path)
     assert (code, err) == (0, "")
     options = {"model.language_model.name": str(demo.LANGUAGE_MODEL)}
@@ -218,7 +218,7 @@ def test_with_words(monkeypatch, tmp_path):
 
 
 def test_words_that_name_nothing_are_refused_before_the_work(monkeypatch, tmp_path):
-    monkeypatch.setattr(story, "export_words", lambda model, **options: pytest.fail("export began"))
+    monkeypatch.setattr(walkthrough, "export_words", lambda model, **options: pytest.fail("export began"))
     assert "texts must have at least one name" in refused("demo", "--texts", " . ", "--output", tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
@@ -237,30 +237,30 @@ def test_page_with_words_has_a_detector_of_them(monkeypatch, web):
         calls.append(options)
         model.touch()
 
-    monkeypatch.setattr(story, "export_words", export_words)
+    monkeypatch.setattr(walkthrough, "export_words", export_words)
     page.write(web / "web", ["seven", "three"])
     assert calls == [{"texts": ["seven", "three"], "portable": True}]
     assert json.loads((web / "web/samples.json").read_text())["model"] == "grounding_dino.onnx"
 
 
 def test_output_directory_is_checked_before_the_work(monkeypatch, tmp_path):
-    monkeypatch.setattr(story, "_has_torch", lambda: pytest.fail("work began"))
+    monkeypatch.setattr(walkthrough, "_has_torch", lambda: pytest.fail("work began"))
     assert "absent" in refused("demo", "--output", tmp_path / "absent" / "folder")
     (tmp_path / "file").touch()
     assert "file" in refused("demo", "--output", tmp_path / "file")
-    monkeypatch.setattr(story.os, "access", lambda path, mode: False)  # root may write anywhere
+    monkeypatch.setattr(walkthrough.os, "access", lambda path, mode: False)  # root may write anywhere
     assert f"output directory is not writable: {tmp_path}" in refused("demo", "--output", tmp_path)
 
 
 def test_without_library(monkeypatch, tmp_path):
-    monkeypatch.setattr(story, "_has_torch", lambda: False)
+    monkeypatch.setattr(walkthrough, "_has_torch", lambda: False)
     monkeypatch.setattr("mmort.ort.library._NAME", "absent.so")
     assert "WITH_ORT=1 pip install" in refused("demo", "--output", tmp_path)
 
 
 @pytest.mark.parametrize("package", ["cv2", "onnxruntime"])
 def test_without_an_extra(monkeypatch, tmp_path, package):
-    monkeypatch.setattr(story, "_has_torch", lambda: False)
+    monkeypatch.setattr(walkthrough, "_has_torch", lambda: False)
     monkeypatch.setitem(sys.modules, package, None)
     assert "pip install 'mmort[predict]'" in refused("demo", "--output", tmp_path)
 
@@ -414,11 +414,11 @@ def test_a_file_that_differs_fails(monkeypatch, tmp_path):
     different = types.SimpleNamespace(ok=False)
     monkeypatch.setattr("mmort.evaluate.parity.compare_models", lambda *arguments: different)
     monkeypatch.setattr("mmort.evaluate.parity.write_report", lambda *arguments, **options: None)
-    monkeypatch.setattr(story, "_export", lambda model: shutil.copy(demo.MODEL, model))
+    monkeypatch.setattr(walkthrough, "_export", lambda model: shutil.copy(demo.MODEL, model))
     assert "mask_rcnn.onnx does not find what the checkpoint finds in torch" in refused("demo", "--output", tmp_path)
 
 
 def test_images_without_a_detection_say_so(capsys):
     nothing = types.SimpleNamespace(predict=lambda images: [Detections.empty((8, 8))] * len(images))
-    assert len(list(story._panels(nothing))) == len(demo.IMAGES)
+    assert len(list(walkthrough._panels(nothing))) == len(demo.IMAGES)
     assert capsys.readouterr().out == "".join(f"  {path.name}: nothing\n" for path in demo.IMAGES)

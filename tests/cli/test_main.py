@@ -35,6 +35,29 @@ def test_module_runs_and_extras_load_late():
     assert result.stdout.endswith("set()\n")
 
 
+def test_the_version_needs_neither_arrays_nor_engines():
+    """Of a command, only the arguments are made; those of all together take longer than Python itself."""
+    code = (
+        "import sys, mmort.cli\n"
+        "try: mmort.cli.main(['--version'])\n"
+        "finally: print({'mmort.contract', 'mmort.detections', 'mmort.evaluate', 'mmort.predict'} & set(sys.modules))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == f"mmort {mmort.__version__}\nset()\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["config.py", "--simplify", "checkpoint.pth", "-o", "x.txt"],
+        ["config.py", "checkpoint.pth", "--simplify", "-o", "x.txt"],
+        ["--simplify", "config.py", "-o", "x.txt", "checkpoint.pth"],
+    ],
+)
+def test_a_checkpoint_may_come_after_an_option(arguments):
+    assert refused("export", *arguments) == "mmort: error: output file must end with .onnx, got x.txt\n"
+
+
 @pytest.mark.parametrize("command", mmort.cli.COMMANDS)
 def test_commands_have_help(command, capsys):
     with pytest.raises(SystemExit) as caught:
@@ -196,12 +219,17 @@ def test_unknown_option_is_answered_with_the_commands_usage(capsys):
         (["predict", "x.onnx", "x.png", "--conf=0.5"], "--conf=0.5 (did you mean --score-thr=0.5?)"),
         (["predict", "x.onnx", "x.png", "--pred-score-thr=1"], "--pred-score-thr=1 (did you mean --score-thr=1?)"),
         (["predict", "x.onnx", "x.png", "--save-dir=D"], "--save-dir=D (did you mean --show-dir=D?)"),
+        (["predict", "x.onnx", "x.png", "--save"], "--save (did you mean --show-dir?)"),
+        (["predict", "x.onnx", "x.png", "--iou=0.5"], "--iou=0.5 (the file has it since its export)"),
+        (["export", "a.py", "--imgsz", "640"], "--imgsz (did you mean --shape?) 640"),
         (["predict", "x.onnx", "x.png", "--project=D"], "--project=D (did you mean --show-dir=D?)"),
         (["test", "x.onnx", "--show-score=1"], "--show-score=1 (did you mean --show-score-thr=1?)"),
         (["test", "x.onnx", "--annotations=x"], "--annotations=x (did you mean --ann=x?)"),
         (["predict", "x.onnx", "x.png", "--device", "cpu"], "--device (did you mean --provider?) cpu"),
         (["export", "a.py", "b.pth", "--opset", "11"], "--opset (did you mean --opset-version?) 11"),
-        (["info", "--device"], "--device"),
+        (["info", "--device"], "--device (it runs on the CPU)"),
+        (["export", "a.py", "b.pth", "--work-dir", "D"], "--work-dir (did you mean --output?) D"),
+        (["test", "a.py", "x.onnx", "--metrics", "bbox"], "--metrics (did you mean --eval?) bbox"),
         (["predict", "x.onnx", "x.png", "--score-thresh=1"], "--score-thresh=1 (did you mean --score-thr=1?)"),
         (["predict", "x.onnx", "x.png", "--source"], "--source (its value is given without an option)"),
         (["info", "--config"], "--config (its value is given without an option)"),

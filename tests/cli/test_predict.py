@@ -97,7 +97,7 @@ def test_a_file_is_no_output_directory(folder, tiny, option):
 
 def test_writes_lines_and_pictures(folder):
     code, out, err = predict(MODEL, "photos", "--out-dir", "out/a", "--show-dir", "show/b", "--batch-size", 3)
-    wrote = f"wrote out/a/detections.jsonl ({len(NAMES)} images)\nwrote show/b ({len(NAMES)} images, annotated)\n"
+    wrote = f"wrote out/a/detections.jsonl ({len(NAMES)} images)\nwrote show/b ({len(NAMES)} annotated images)\n"
     assert (code, out, err) == (0, wrote, "")
     lines = records(folder / "out/a/detections.jsonl")
     assert [line["image"] for line in lines] == [f"photos/{name}" for name in NAMES]
@@ -165,7 +165,7 @@ def test_missing_annotated_pictures_are_drawn_without_repeating_lines(tiny, fold
     predict(tiny, "photos", "--out-dir", "out")
     lines = (folder / "out/detections.jsonl").read_text()
     wrote = f"wrote out/detections.jsonl ({len(NAMES)} images, {len(NAMES)} of them by an earlier run)\n"
-    wrote += f"wrote show ({len(NAMES)} images, annotated)\n"
+    wrote += f"wrote show ({len(NAMES)} annotated images)\n"
     assert predict(tiny, "photos", "--out-dir", "out", "--show-dir", "show") == (0, wrote, "")
     assert sorted(os.listdir("show")) == NAMES
     assert (folder / "out/detections.jsonl").read_text() == lines
@@ -308,7 +308,7 @@ def test_broken_pictures_are_named_and_skipped(tiny, folder):
     assert [line["image"] for line in records(folder / "out/detections.jsonl")] == [f"photos/{name}" for name in NAMES]
     shutil.copy(IMAGES[0], folder / "photos/a.png")  # repaired
     os.remove("photos/" + NAMES[0])
-    assert predict(tiny, "photos", "--out-dir", "out")[0] == 0
+    assert predict(tiny, "photos", "--out-dir", "out", "--batch-size", 2)[0] == 0
     assert records(folder / "out/detections.jsonl")[-1]["image"] == "photos/a.png"
 
 
@@ -326,7 +326,7 @@ def test_pictures_that_cannot_be_drawn_are_skipped(tiny, folder, monkeypatch):
 
     monkeypatch.setattr(AnnotatedImages, "write", gone)
     code, out, err = predict(tiny, "photos", f"photos/{long}", "--out-dir", "out", "--show-dir", "show")
-    wrote = f"wrote out/detections.jsonl ({len(NAMES) + 2} images)\nwrote show ({len(NAMES)} images, annotated)\n"
+    wrote = f"wrote out/detections.jsonl ({len(NAMES) + 2} images)\nwrote show ({len(NAMES)} annotated images)\n"
     assert (code, out) == (1, wrote)
     assert [("c.png" in line, "file name too long" in line) for line in err.splitlines()] == [
         (True, False),
@@ -401,11 +401,11 @@ def test_annotated_pictures_of_another_run_are_not_replaced(tiny, folder):
     assert predict(tiny, "photos", "-o", "out", "--show-dir", "show", "--force")[0] == 0
     assert read_image(drawn).shape == read_image(IMAGES[1]).shape
     drawn.write_text("mine")  # the record says whose it is
-    wrote = f"wrote show ({len(NAMES)} images, annotated, {len(NAMES)} of them by an earlier run)\n"
+    wrote = f"wrote show ({len(NAMES)} annotated images, {len(NAMES)} of them by an earlier run)\n"
     assert predict(tiny, "photos", "-o", "out", "--show-dir", "show")[1].endswith(wrote)
     assert drawn.read_text() == "mine"
     out = predict(tiny, "photos", "-o", "out", "--show-dir", "show", "--force")[1]
-    assert out.endswith(f"wrote show ({len(NAMES)} images, annotated)\n")
+    assert out.endswith(f"wrote show ({len(NAMES)} annotated images)\n")
     assert read_image(drawn).shape == read_image(IMAGES[1]).shape
     assert len(records(folder / "out/detections.jsonl")) == len(NAMES)
 

@@ -64,6 +64,21 @@ def test_every_argument_has_a_test_and_a_row_in_the_document():
     assert options() <= {row.lower() if row.isupper() else row for row in rows}
 
 
+def test_published_figures(tmp_path, monkeypatch):
+    """Of a config of that name, for the metrics that are measured, on as many images as the published data set has."""
+    config = tmp_path / "mask_rcnn_r50_fpn_1x_coco.py"
+    config.write_text(demo.CONFIG.read_text())
+    command = "test", config, demo.MODEL, *DATA, "--threads", 1, "--eval", "bbox"
+    assert "publishes" not in printed(*command)
+    monkeypatch.setattr("mmort.evaluate.published.VAL2017", len(demo.IMAGES))
+    line = "MMDetection publishes for a config of this name, on COCO's val2017: bbox_mAP 0.382"
+    assert printed(*command).endswith(f"\n\n{line}\n")
+    assert printed(*command, "segm").endswith(f"\n\n{line}, segm_mAP 0.347\n")
+    for changed in (["--classes", "one"], ["--cfg-options", "model.test_cfg.rcnn.score_thr=0.5"]):
+        assert "publishes" not in run(*command, *changed)[1]
+    assert "publishes" not in printed(*COMMAND, "--eval", "bbox")
+
+
 def test_config(boxes):
     assert figures(printed("test", demo.MODEL, *DATA, "--threads", 1, "--eval", "bbox")) == boxes
     message = "without a CONFIG, MODEL must be an ONNX file, and --ann and --img-dir must be given"
@@ -249,7 +264,7 @@ def test_a_file_without_metadata_needs_its_config(tmp_path):
 
 
 def test_show_dir(tmp_path):
-    wrote = f"wrote {tmp_path}/new/pictures ({len(demo.IMAGES)} images, annotated)\n"
+    wrote = f"wrote {tmp_path}/new/pictures ({len(demo.IMAGES)} annotated images)\n"
     assert printed(*COMMAND, "--show-dir", tmp_path / "new" / "pictures") == wrote
     for path in demo.IMAGES:
         drawn, image = read_image(tmp_path / "new" / "pictures" / path.name), read_image(path)

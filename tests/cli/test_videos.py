@@ -252,6 +252,11 @@ def test_numbers_of_cameras(tiny, number):
     assert message in refused("predict", tiny, number)
 
 
+def test_closed_standard_input(tiny, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    assert "- is the image on standard input, which is closed" in misused("predict", tiny, "-")
+
+
 def test_a_file_whose_name_is_a_number_is_no_camera(folder):
     (folder / "0").touch()
     assert video_source(["0"]) is None

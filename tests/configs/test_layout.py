@@ -92,7 +92,11 @@ def test_configs_without_a_model():
     config = DetectorConfig({"test_pipeline": [{"type": "Resize", "scale": (3, 4)}]})
     assert not config.has_model
     assert [kind for kind, _ in config.test_pipeline.steps] == ["Resize"]
-    with pytest.raises(ValueError, match="must have a dict 'model'"):
+    with pytest.raises(
+        ValueError, match=r"must have a dict 'model', got a deploy config of MMDeploy, which is not needed$"
+    ):
+        DetectorConfig({"codebase_config": {"type": "mmdet"}}).model  # noqa: B018
+    with pytest.raises(ValueError, match=r"must have a dict 'model'$"):
         config.model  # noqa: B018
 
 

@@ -22,8 +22,11 @@ from mmort.contract import (
     MaskFormat,
     Metadata,
     Padding,
+    PoseFormat,
     Preprocessing,
+    RecognitionFormat,
     SegmentationFormat,
+    TextDetectionFormat,
     check,
     read,
     read_metadata,
@@ -149,6 +152,11 @@ def test_every_field_is_written():
         preprocessing=Preprocessing(),
         mask_format=MaskFormat(),
         segmentation=SegmentationFormat((4, 6), (2, 3), True, 0.5),
+        pose=PoseFormat(
+            "udp", ("hip", "knee"), 1.5, True, 3.0, 7, ((0, 1),), ((1, 2, 3),) * 2, ((4, 5, 6),), (0.1, 0.2)
+        ),
+        recognition=RecognitionFormat("ctc", ("a", "b"), 1, 0, (1,)),
+        text_detection=TextDetectionFormat("quad", 0.5, 0.4, 3, 2, 0.1, 7),
         palette=((1, 2, 3),),
         thresholds={},
         angle_version="oc",
@@ -197,7 +205,8 @@ def test_files_of_mmdetection_state_nothing():
         ),
         (
             {"version": VERSION, "task": "a later one"},
-            "mmort_contract.task must be 'detection' or 'classification' or 'segmentation', got \"a later one\"",
+            "mmort_contract.task must be 'detection' or 'classification' or 'segmentation' or 'keypoints' or "
+            "'text recognition' or 'text detection', got \"a later one\"",
         ),
         ({"version": 0, "task": "detection"}, r"mmort_contract.version must be an integer from 1 to \d+, got 0"),
         ({"version": True, "task": "detection"}, r"mmort_contract.version must be an integer from 1 to \d+, got true"),
@@ -261,6 +270,31 @@ def test_models_that_do_not_keep_the_contract(tmp_path, name, kind, shape, messa
     model = with_output(tiny_model(tmp_path), name, kind, shape)
     with pytest.raises(ValueError, match=message):
         check("x", model)
+
+
+@pytest.mark.parametrize(
+    ("entry", "value", "message"),
+    [
+        ("codec", "later", "pose.codec must be 'simcc' or 'heatmaps' or 'dark' or 'udp' or 'points', got \"later\""),
+        ("names", ["a", 1], "pose.names must be a list of names"),
+        ("padding", -1, "pose.padding must be a finite number from 0 to"),
+        ("padding", 0, "pose: padding must be positive, got 0"),
+        ("blur", 4, "pose: blur must be a positive odd number, got 4"),
+        ("links", [[0, 2]], "Skeleton: links must be between keypoints 0 to 1, got keypoint 2"),
+        ("links", [[0, True]], "pose.links must be a list of pairs of keypoints"),
+        ("colours", [[0, 0, 0]], "Skeleton: colours must be 2, one for each, got 1"),
+        ("link_colours", [[0, 0, 256]], "pose.link_colours must be a list of red, green, blue"),
+        ("sigmas", [0.1], "pose: sigmas must be 2, one for each keypoint, got 1"),
+        ("sigmas", [0.1, -1], "pose.sigmas must be numbers from 0"),
+    ],
+)
+def test_formats_of_poses(entry, value, message):
+    stated = PoseFormat("simcc", ("hip", "knee"), links=((0, 1),)).to_dict() | {entry: value}
+    with pytest.raises(ValueError, match=re.escape(message)):
+        read_metadata("x", {"pose": json.dumps(stated)})
+    del stated["codec"]
+    with pytest.raises(ValueError, match="pose"):
+        read_metadata("x", {"pose": json.dumps(stated)})
 
 
 def test_sizes_that_outputs_share(tmp_path):

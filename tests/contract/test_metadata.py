@@ -49,7 +49,8 @@ def test_what_mmort_writes_is_read_back():
         mask_format=masks,
         texts=EncoderFile("a.texts.onnx", "1f"),
     )
-    rare = {"side_divisor", "by_ratio", "edge", "crop"}  # which are written only if they are set
+    # Which are written only if they are set.
+    rare = {"side_divisor", "by_ratio", "edge", "crop", "crop_padding", "line"}
     assert _PREPROCESSING.keys() == preprocessing.to_dict().keys() | rare
     assert replace(preprocessing, side_divisor=16).to_dict()["side_divisor"] == 16
     assert _PREPROCESSING["padding"].keys() == preprocessing.to_dict()["padding"].keys() | {"long_side", "margin"}

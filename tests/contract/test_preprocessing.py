@@ -241,6 +241,25 @@ def test_data_preprocessors_that_are_refused(entries, message):
         Preprocessing.from_config(config3(**entries))
 
 
+@pytest.mark.parametrize(
+    ("size", "keep_ratio", "crop_padding"),
+    [((8, 8), False, -1), ((8, 6), False, 2), ((8, 8), True, 2), (None, False, 2)],
+)
+def test_squares_in_the_middle_that_are_refused(size, keep_ratio, crop_padding):
+    with pytest.raises(ValueError, match="crop_padding must not be negative, with a square size without keep_ratio"):
+        Preprocessing(size=size, keep_ratio=keep_ratio, crop_padding=crop_padding)
+
+
+def test_a_square_in_the_middle():
+    """Of 8 of 10 parts of the shorter side, whatever the longer one is."""
+    image = np.zeros((20, 41, 3), np.uint8)
+    image[2:18, 12:28] = 200
+    for view in (image, image.transpose(1, 0, 2)):
+        prepared = Preprocessing(size=(8, 8), keep_ratio=False, crop_padding=2)(np.ascontiguousarray(view))
+        assert prepared.input.shape == (3, 8, 8)
+        assert (prepared.input == 200).all()
+
+
 def test_configs_may_lack_a_model():
     resize = {"type": "Resize", "scale": (3, 4)}
     assert Preprocessing.from_config({"test_pipeline": [resize]}).size == (3, 4)
@@ -285,7 +304,7 @@ CENTER_PAD = {"test_mode": True, "mean": [0, 0, 0], "std": [1, 1, 1], "to_rgb": 
         ({"type": "Normalize", "mean": [1, 1, 1], "std": [1, 0, 1]}, "std must be 3 numbers, none of which is 0, got"),
         ({"type": "Normalize", "mean": [1, 1, 1]}, "step Normalize of the test pipeline must have std"),
         ({"scale": (3, 4)}, "a step of the test pipeline has no entry 'type'"),
-        ({"type": "LoadImageFromFile", "color_type": "color_ignore_orientation"}, "'grayscale' or 'unchanged' only"),
+        ({"type": "LoadImageFromFile", "color_type": "anycolor"}, "'grayscale', 'unchanged' only, got 'anycolor'"),
         (
             {"type": "RandomCenterCropPad", "test_pad_mode": ["size_divisor", 127], **CENTER_PAD},
             "'logical_or' only",
@@ -378,6 +397,28 @@ def test_files_that_are_not_images(tmp_path):
             settings(array)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"size": "64"}, "size must be a width and a height, got '64'"),
+        ({"size": (64, 64, 3)}, "size must be a width and a height"),
+        ({"edge": 64, "crop": "64"}, "crop must be a width and a height, got '64'"),
+        ({"keep_ratio": "False"}, "keep_ratio must be True or False, got 'False'"),
+        ({"to_rgb": 1}, "to_rgb must be True or False, got 1"),
+        ({"std": (1, 1e-50, 1)}, "std must be from 1e-08 to 1e+30, got"),
+        ({"mean": (1e39, 0, 0)}, "mean must be from 0 to 1e+30, got"),
+    ],
+)
+def test_settings_of_another_type_or_range(arguments, message):
+    with pytest.raises(ValueError, match=re.escape(f"preprocessing: {message}")):
+        Preprocessing(**arguments)
+
+
+def test_the_bounds_of_mean_and_std_give_finite_inputs():
+    prepare = Preprocessing(mean=(-1e30, 1e30, 0), std=(1e-8, -1e-8, 1e30), to_float32=True)
+    assert np.isfinite(prepare(np.full((2, 2, 3), 255, np.uint8)).input).all()
+
+
 @pytest.mark.parametrize(("mean", "shown"), [(0, "(0,)"), ([1, 2], "(1, 2)")])
 def test_means_of_other_than_three_channels(mean, shown):
     with pytest.raises(ValueError, match=re.escape(f"preprocessing: mean must be 3 numbers, got {shown}")):
@@ -403,6 +444,16 @@ def test_sizes_of_configs_that_no_image_can_have(scale):
     pipeline = [{"type": "LoadImageFromFile"}, {"type": "Resize", "scale": scale}, {"type": "PackDetInputs"}]
     with pytest.raises(ValueError, match=f"must resize to at most 16777216 pixels, got {scale[0]} x {scale[1]}$"):
         Preprocessing.from_config({"model": {}, "test_pipeline": pipeline})
+
+
+@pytest.mark.parametrize("shape", [(1, 300, 3), (300, 1, 3)])
+def test_a_line_of_pixels_whose_shorter_side_becomes_an_edge(shape):
+    prepare = Preprocessing(edge=256, crop=(224, 224))
+    sides = r"256 x 76800 pixels of 1 x 300" if shape[0] == 1 else r"76800 x 256 pixels of 300 x 1"
+    with pytest.raises(ValueError, match=rf"edge=256 makes {sides}, .* limit, 16777216 pixels or as many as before$"):
+        prepare(np.zeros(shape, np.uint8))
+    assert prepare(np.zeros((1, 200, 3), np.uint8)).input.shape == (3, 224, 224)
+    assert Preprocessing(edge=1)(np.zeros((1, 2**24 + 1, 3), np.uint8)).input.shape == (3, 1, 2**24 + 1)
 
 
 def test_a_png_file_that_states_a_long_chunk(monkeypatch):

@@ -85,9 +85,9 @@ def session(mask_rcnn):
 def test_steps_and_tables_are_printed(mask_rcnn):
     _, lines = mask_rcnn
     steps = [line for line in lines if re.match(r"[a-z]+ing ", line)]
-    assert [step.split()[0] for step in steps] == ["reading", "loading", "exporting", *["comparing"] * 3]
+    assert [step.split()[0] for step in steps] == ["reading", "loading", "running", "exporting", *["comparing"] * 3]
     assert steps[1].endswith("into Mask R-CNN")
-    assert "2x3x128x160, 1x3x320x256, 3x3x64x96, 2x3x192x256" in steps[3]
+    assert "2x3x128x160, 1x3x320x256, 3x3x64x96, 2x3x192x256" in steps[4]
     assert any(re.fullmatch(r"  [0-9.]+ s", line) for line in lines)
     assert any("2x3x192x256" in line for line in lines)  # the test image and its mirror image, at 1.5 times the size
     (matches,) = (line for line in lines if line.startswith("detections that match from end to end, which rounding"))

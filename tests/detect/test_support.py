@@ -1,6 +1,7 @@
 """All that a config lacks is listed at once."""
 
 import copy
+from pathlib import Path
 
 import pytest
 
@@ -86,5 +87,25 @@ def test_command(tmp_path, capsys):
     assert "cfg_options must name entries of the config, got data.tset: it has no data" in capsys.readouterr().err
     assert main(["export", str(path)]) == 2
     assert "CHECKPOINT is required, unless --check is given" in capsys.readouterr().err
-    assert main(["export", "--check", str(path), "other.py"]) == 2
-    assert capsys.readouterr().err == f"mmort: error: --check reads one config, got {path} and other.py\n"
+
+
+def test_command_of_several_configs(tmp_path, capsys):
+    good, bad, missing = (str(tmp_path / name) for name in ("good.py", "bad.py", "missing.py"))
+    Path(good).write_text(f"model = {COMPLETE['model']!r}\ntest_pipeline = {PIPELINE!r}")
+    Path(bad).write_text("model = dict(type='Foo')")
+    assert main(["export", good, good, "--check", good]) == 0
+    assert capsys.readouterr().out == f"{good}  supported\n" * 3
+    assert main(["export", "--check", good, bad, missing]) == 1
+    out, err = capsys.readouterr()
+    assert out.splitlines() == [
+        f"{good}     supported",
+        f"{bad}      model.type 'Foo' without a head, such as bbox_head or roi_head, is not supported",
+        f"{'':{len(missing)}}  preprocessing: the config has no test pipeline",
+        f"{missing}  {missing}: no such file or directory",
+    ]
+    assert err == "mmort: error: 2 of 3 configs are not supported\n"
+    assert main(["export", good, "a.pth", "b.pth"]) == 2
+    assert capsys.readouterr().err == (
+        f"mmort: error: export: there must be one CONFIG and one CHECKPOINT, got {good}, a.pth, b.pth; a deploy config "
+        "of MMDeploy is not needed\n"
+    )

@@ -55,6 +55,14 @@ def test_objectness_is_compared_with_the_threshold_itself():
     assert selected(scores, objectness, score_thr=0.2) == [(0.75, 0), (0.375, 1), (0.25, 0)]
 
 
+def test_largest_distances_of_yolov6():
+    config = config_of("yolov6_3_large")
+    assert build(config).bbox_head.head_module.bins == 5
+    config["model"]["bbox_head"]["head_module"]["reg_max"] = 1
+    with pytest.raises(ValueError, match="reg_max of head_module 'YOLOv6HeadModule' must be 0 or at least 2"):
+        build(config)
+
+
 def test_letterbox():
     preprocessing = Preprocessing.from_config(config_of())
     prepared = preprocessing(np.zeros((300, 800, 3), np.uint8))
@@ -100,12 +108,31 @@ def test_refused_pipelines(changes, message):
 
 
 @pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("rtmdet_rotated", {"nms": {"type": "nms"}}, "nms.type of rotated boxes must be 'nms_rotated', got 'nms'"),
+        ("rtmdet_rotated", {"decode_with_angle": False}, "decode_with_angle of test_cfg must be True"),
+        ("rtmdet_rotated", {"yolox_style": True}, "yolox_style of test_cfg must be False"),
+    ],
+)
+def test_refused_selections(name, changes, message):
+    with pytest.raises(ValueError, match=message):
+        build(config_of(name, **changes))
+
+
+@pytest.mark.parametrize(
     ("part", "entries", "message"),
     [
         ("backbone", {"arch": "P7"}, "arch must be one of P5, P6, got 'P7'"),
         ("backbone", {"plugins": [{}]}, "plugins of backbone 'YOLOv5CSPDarknet' must be None"),
         ("bbox_head", {"bbox_coder": {"type": "YOLOXBBoxCoder"}}, "'YOLOXBBoxCoder' is not supported"),
         ("test_cfg", {"min_bbox_size": 3}, "test_cfg.min_bbox_size must be 0"),
+        ("backbone", {"type": "CSPNeXt", "use_depthwise": True}, "backbone 'CSPNeXt' with use_depthwise"),
+        (
+            "neck",
+            {"type": "YOLOv6RepPAFPN", "block_cfg": {"type": "LinearAddBlock"}},
+            "'LinearAddBlock' is not supported",
+        ),
         ("test_cfg", {"nms_pre": -1}, "test_cfg.nms_pre of a dense detector must be at least 1"),
     ],
 )

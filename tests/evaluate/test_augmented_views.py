@@ -5,12 +5,13 @@ import copy
 import numpy as np
 import pytest
 
-from mmort import Predictor, demo
+from mmort import Detections, Predictor, demo
 from mmort.evaluate import CocoDataset
 from mmort.evaluate import TestOptions as Options
 from mmort.evaluate import test as run_test
 from mmort.evaluate.augmented_views import AugmentedViews
 from mmort.images import write_image
+from mmort.predict import Classes, SegmentationMap
 from tests.predict import tiny_detector
 
 LOAD, RESIZE, PACK = ({"type": kind} for kind in ("LoadImageFromFile", "Resize", "PackDetInputs"))
@@ -71,6 +72,18 @@ def test_masks_are_not_merged():
     views = AugmentedViews.from_config(copy.deepcopy(CONFIG))
     with pytest.raises(ValueError, match="tta merges upright boxes only, as MMDetection does"):
         list(views.predict(Predictor(demo.MODEL), [demo.IMAGES[0]]))
+
+
+def test_other_results_are_not_merged():
+    views = AugmentedViews.from_config(copy.deepcopy(CONFIG))
+    box = [[1, 2, 5, 9]], [0.9], [0], ("a",), (10, 12)
+    poses = Detections(*box, keypoints=np.zeros((1, 3, 3)))
+    with pytest.raises(ValueError, match=r"tta merges upright boxes only, .* but not masks, keypoints or rotated"):
+        views.merged([poses, poses])
+    map = SegmentationMap(np.zeros((4, 5), np.uint8), ("a",))
+    for result in (Classes.of_scores(np.array([0.2, 0.8]), ("a", "b"), (4, 5)), map):
+        with pytest.raises(ValueError, match=f"tta merges detections only, got {type(result).__name__}"):
+            views.merged([result, result])
 
 
 @pytest.mark.filterwarnings("ignore:the config's test pipeline")

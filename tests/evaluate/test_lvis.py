@@ -96,6 +96,17 @@ def test_figures(file, results):
     assert figures["bbox_AP"] == pytest.approx(np.mean(means))  # two classes each
 
 
+def test_the_order_of_detections_does_not_matter(file, results):
+    """The 300 that count have the highest scores."""
+    turned = [
+        ImageResult(result.boxes[::-1], result.scores[::-1], result.labels[::-1], result.masks[::-1])
+        for result in results
+    ]
+    dataset = LvisDataset(file, "images")
+    metrics = ["bbox", "segm"]
+    assert dataset.score(turned, metrics, {}).figures == dataset.score(results, metrics, {}).figures
+
+
 def test_classes_that_are_unknown_in_an_image(tmp_path):
     """A detection of such a class, and one too many of a class that is not exhaustive, are no errors."""
     image = {"id": 1, "file_name": "a.png", "height": 50, "width": 50}

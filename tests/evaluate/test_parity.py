@@ -172,6 +172,59 @@ def test_rotated_detections_of_the_same_object():
     assert compare_image(reference, other).same_object.tolist() == [-1, -1]
 
 
+ROTATED = np.array([[50, 40, 40, 12, 0.5], [90, 60, 30, 10, -0.3]], np.float32)
+
+
+def rotated(boxes):
+    return Detections.of_rotated(boxes, SCORES[:2], (0, 0), ("a", "a"), SIZE)
+
+
+@pytest.mark.parametrize(
+    ("boxes", "missing"),
+    [
+        (ROTATED + np.float32([0.02, 0, 0, 0, 1e-4]), []),
+        (ROTATED[:, [0, 1, 3, 2, 4]] - np.float32([0, 0, 0, 0, np.pi / 2]), []),  # the same corners
+        (ROTATED * np.float32([1, 1, 1, 1, -1]), [0, 1]),  # the same upright boxes around them
+        (changed(ROTATED, (1, 4), -0.2), [1]),
+    ],
+    ids=["rounding", "sides exchanged", "mirrored", "angle"],
+)
+def test_rotated_boxes_are_compared_as_they_are(boxes, missing):
+    result = compare_image(rotated(ROTATED), rotated(boxes))
+    assert (result.missing.tolist(), result.extra.tolist()) == (missing, missing)
+    assert result.max_box_diff < 0.05
+
+
+def with_keypoints(keypoints, boxes=BOXES[:2]):
+    return Detections(boxes, SCORES[:2], (0, 0), ("a", "a"), SIZE, keypoints=np.asarray(keypoints, np.float32))
+
+
+POSES = np.array([[[20, 20, 0.9], [25, 35, 0.8]], [[55, 10, 0.7], [60, 40, 0.6]]], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("keypoints", "missing"),
+    [
+        (POSES + np.float32([0.02, -0.02, 1e-5]), []),
+        (changed(POSES, (1, 0, 0), 56), [1]),
+        (changed(POSES, (0, 1, 2), 0.7), [0]),
+        (POSES[:, :1], [0, 1]),
+    ],
+    ids=["rounding", "position", "score", "fewer"],
+)
+def test_keypoints_are_compared(keypoints, missing):
+    result = compare_image(with_keypoints(POSES), with_keypoints(keypoints))
+    assert (result.missing.tolist(), result.extra.tolist()) == (missing, missing)
+
+
+def test_equal_boxes_are_paired_by_their_keypoints():
+    boxes, scores = BOXES[[0, 0]], SCORES[[0, 0]]
+    reference, other = (
+        Detections(boxes, scores, (0, 0), ("a", "a"), SIZE, keypoints=poses) for poses in (POSES, POSES[::-1])
+    )
+    assert compare_image(reference, other).matches.tolist() == [1, 0]
+
+
 def test_drift(tmp_path):
     """Quantiles over all images: the median, 95 % and the largest difference."""
     moves = np.arange(1, 7) / 2

@@ -42,7 +42,7 @@ def test_the_result_has_figures_and_files(network, digits, tmp_path):
     assert result.written == {
         files["output"]: "",
         **dict.fromkeys(rows, ""),
-        tmp_path: "4 images, annotated",
+        tmp_path: "4 annotated images",
         files["metrics_json"]: "",
     }
     assert len(pickle.loads(files["output"].read_bytes())) == 4
@@ -63,6 +63,15 @@ def test_the_pipeline_of_the_config_is_used(network, digits):
     with pytest.warns(mmort.evaluate.PipelineWarning, match="the file was exported with another"):
         result = mmort.evaluate.test(network, digits, smaller, options)
     assert result.metrics.figures["bbox_mAP"] < of_file.metrics.figures["bbox_mAP"] - 0.05
+
+
+def test_a_pipeline_that_is_not_supported_leaves_the_file_s(network, digits):
+    options = Options(metrics=["bbox"])
+    unknown = read_config(demo.CONFIG, {"data.test.pipeline.1.transforms.0.type": "Albu"})
+    message = "the file's preprocessing is used, as the config's is not supported: .* step Albu"
+    with pytest.warns(mmort.evaluate.PipelineWarning, match=message):
+        result = mmort.evaluate.test(network, digits, unknown, options)
+    assert result == mmort.evaluate.test(network, digits, None, options)
 
 
 def test_how_boxes_end_is_the_file_s(digits):
@@ -87,7 +96,7 @@ def test_an_image_that_cannot_be_drawn_counts(network, digits, tmp_path, monkeyp
     monkeypatch.setattr("mmort.predict.output.draw_beside", failing)
     result = mmort.evaluate.test(network, digits, options=Options(metrics=["bbox"], show_dir=tmp_path))
     assert result.not_drawn == (f"{demo.IMAGES[0]}: no room",)
-    assert result.written == {tmp_path: "3 images, annotated"}
+    assert result.written == {tmp_path: "3 annotated images"}
     assert result.metrics.figures["bbox_mAP_50"] > 0.9
 
 

@@ -98,6 +98,8 @@ def test_recall_by_hand(by_hand):
         {"recall@1@0.5": 2 / 3, "recall@1@0.9": 1 / 3, "recall@2@0.5": 2 / 3, "recall@2@0.9": 2 / 3}
         | {"AR@1": 1 / 2, "AR@2": 2 / 3}
     )
+    turned = [ImageResult(image.boxes[::-1], image.scores[::-1], image.labels[::-1]) for image in results]
+    assert dataset.score(turned, ["recall"], options).figures == dataset.score(results, ["recall"], options).figures
 
 
 def iou(first, second):

@@ -16,7 +16,7 @@ import onnxruntime
 
 import mmort
 import mmort.onnx
-import mmort.onnx.quantize.pipeline  # and with it onnx_ir, whose import takes longer than a case may
+import mmort.onnx.quantize.quantize_file  # and with it onnx_ir, whose import takes longer than a case may
 from mmort.onnx import describe, triton
 from mmort.predict.engines.onnxruntime import OnnxRuntime
 from tests.fuzz.children import Fuzzer, main

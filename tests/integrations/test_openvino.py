@@ -185,4 +185,4 @@ def test_commands(inlined, tmp_path):
     )
     assert (code, actual) == (0, expected)
     message = misused("predict", inlined, IMAGES[0], "--engine", "openvino", "--provider", "CUDAExecutionProvider")
-    assert "providers is for --engine onnxruntime, got ['CUDAExecutionProvider'] for --engine openvino" in message
+    assert "--provider is for --engine onnxruntime, got CUDAExecutionProvider for --engine openvino" in message

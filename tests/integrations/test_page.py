@@ -46,7 +46,7 @@ def open_page(browser, address):
     page.on("pageerror", lambda error: errors.append(error))
     page.on("request", lambda request: None if request.url.startswith(allowed) else errors.append(request.url))
     page.goto(address)
-    expect(page.locator("#status")).to_contain_text("loaded in", timeout=60_000)
+    expect(page.locator("#status")).to_contain_text("Click a picture above", timeout=60_000)
     yield page
     assert not errors
     page.close()

@@ -1,6 +1,6 @@
 """Accelerations whose measured times do not depend on the machine, nor on what else it does."""
 
-from mmort.onnx.accelerate import pipeline
+from mmort.onnx.accelerate import accelerate_file
 from mmort.onnx.accelerate.measuring import measure
 from mmort.onnx.graph.patterns import PREFIX
 
@@ -21,4 +21,4 @@ def set_seconds(monkeypatch, before, after, elsewhere=0):
             for number, runs in enumerate(results)
         ]
 
-    monkeypatch.setattr(pipeline, "measure", measured)
+    monkeypatch.setattr(accelerate_file, "measure", measured)

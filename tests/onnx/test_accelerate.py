@@ -9,7 +9,7 @@ import onnx_ir as ir
 import pytest
 
 import mmort.onnx
-from mmort.onnx.accelerate import measuring, pipeline, single_nodes
+from mmort.onnx.accelerate import accelerate_file, measuring, single_nodes
 from mmort.onnx.accelerate.measuring import is_faster, measure, run_once
 from mmort.onnx.accelerate.report import Left
 from mmort.onnx.accelerate.row_order import are_reordered
@@ -48,7 +48,7 @@ def edited(tmp_path, model, *arrays, rtol=0, atol=0):
     onnx.save(model, path)
     named = files.load_whole(path)
     runs = run_once(named, arrays)
-    result = pipeline.edit(named, runs, pipeline.RULES)
+    result = accelerate_file.edit(named, runs, accelerate_file.RULES)
     assert [info.name for info in result.model.graph.output] == [info.name for info in model.graph.output]
     feeds = dict(zip([info.name for info in model.graph.input], arrays, strict=True))
     for before, after in zip(*(make_session(file).run(None, feeds) for file in (model, result.model)), strict=True):
@@ -436,7 +436,7 @@ def test_attention_whose_sizes_are_computed_is_one_node(tmp_path, rng, kind):
 
     onnx.save(model, tmp_path / "model.onnx")
     named, first = files.load_whole(tmp_path / "model.onnx"), arrays(SIZES)
-    result = pipeline.edit(named, run_once(named, first), pipeline.RULES)
+    result = accelerate_file.edit(named, run_once(named, first), accelerate_file.RULES)
     assert ("MultiScaleDeformableAttention" in op_types(result)) is not kind.endswith("gap")
     onnx.save(result.model, tmp_path / "fast.onnx")
     report = mmort.onnx.verify(tmp_path / "fast.onnx", tmp_path / "model.onnx", [first, arrays([(2, 9), (5, 3)])])
@@ -565,7 +565,7 @@ def test_deformable_attention_is_one_node(tmp_path, rng, scale, deployed):
     onnx.save(model, tmp_path / "model.onnx")
     named = files.load_whole(tmp_path / "model.onnx")
     runs = run_once(named, arrays)
-    result = pipeline.edit(named, runs, pipeline.RULES)
+    result = accelerate_file.edit(named, runs, accelerate_file.RULES)
     assert op_types(result)[-1] == "MultiScaleDeformableAttention"
     assert not {"GridSample", "grid_sampler", "ReduceSum"} & set(op_types(result))
     onnx.save(result.model, tmp_path / "fast.onnx")
@@ -893,9 +893,9 @@ def test_files_whose_outputs_differ_in_order(tmp_path):
     rows = np.random.default_rng(3).uniform(0, 600, (30, 6))
     paths = [foreign.write(tmp_path / f"{step}.onnx", {"output0": rows[::step]}) for step in (1, -1)]
     image = np.zeros((1, 3, foreign.HEIGHT, foreign.WIDTH), np.float32)
-    assert pipeline._differs_in_order(*paths, [[image]])
+    assert accelerate_file._differs_in_order(*paths, [[image]])
     other = foreign.write(tmp_path / "other.onnx", {"output0": rows + 1})
-    assert not pipeline._differs_in_order(other, paths[0], [[image]])
+    assert not accelerate_file._differs_in_order(other, paths[0], [[image]])
 
 
 def test_other_outputs_are_an_error(tmp_path, slow, monkeypatch):
@@ -907,7 +907,7 @@ def test_other_outputs_are_an_error(tmp_path, slow, monkeypatch):
             replacement.nodes[-1].attributes["iou_threshold"] = ir.AttrFloat32("iou_threshold", 0.1)
         return replacement
 
-    monkeypatch.setattr(pipeline, "RULES", {"NonMaxSuppression -> NMSIndices": wrong})
+    monkeypatch.setattr(accelerate_file, "RULES", {"NonMaxSuppression -> NMSIndices": wrong})
     text = refused("accelerate", slow, "-o", tmp_path / "fast.onnx", "--input", tmp_path / "inputs.npz")
     assert "the outputs differ, so nothing was written" in text
     assert not (tmp_path / "fast.onnx").exists()

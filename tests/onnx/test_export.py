@@ -632,6 +632,21 @@ def test_a_models_own_warnings_are_shown(exporter, tmp_path):
         mmort.onnx.export(model, (torch.randn(3),), tmp_path / "x.onnx", exporter=exporter)
 
 
+def test_needless_lines_of_torchs_loggers_are_not_printed():
+    """As torch 2.9's about each argument of each of mmort's translations; other lines are passed on."""
+    logger, lines = logging.getLogger("torch.onnx._internal.exporter._schemas"), []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())
+    logger.addHandler(handler)
+    try:
+        with quiet():
+            logger.warning("Missing annotation for parameter '%s' from (boxes, scores)", "boxes")
+            logger.warning("another")
+    finally:
+        logger.removeHandler(handler)
+    assert lines == ["another"]
+
+
 def test_partial_graphs_are_not_printed(capsys):
     """As torch.export does to the standard error if it fails; other lines are passed on."""
     with quiet():

@@ -7,7 +7,7 @@ import onnx
 import onnx.backend.test.case.node as node_tests
 import pytest
 
-from mmort.onnx.accelerate import pipeline
+from mmort.onnx.accelerate import accelerate_file
 from mmort.onnx.accelerate.measuring import run_once
 from mmort.onnx.graph import files
 from tests.front_ends import make_session
@@ -60,7 +60,7 @@ def test_nodes_give_what_onnx_states(name, tmp_path):
         model, inputs = with_constant_limits(model, inputs), inputs[:2]
     onnx.save(model, tmp_path / "model.onnx")
     named = files.load_whole(tmp_path / "model.onnx")
-    edited = pipeline.edit(named, run_once(named, inputs), pipeline.RULES)
+    edited = accelerate_file.edit(named, run_once(named, inputs), accelerate_file.RULES)
     if not edited.replaced:
         assert {reason for _, reason in edited.left} <= LEFT
         pytest.skip("the node is left as it is")

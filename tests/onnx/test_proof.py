@@ -207,6 +207,32 @@ def test_folded_normalizations(scale, tmp_path):
     assert report.ok == (scale == 1)
 
 
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_biases_of_recurrences_are_joined(kind, layers, tmp_path):
+    class Recurrence(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.layer = getattr(torch.nn, kind)(16, 5, layers, bidirectional=True, batch_first=True)
+
+        def forward(self, x):
+            return self.layer(x)[0]
+
+    def change(model):
+        biases = node_of(model, kind).input[3]
+        tensor = next(tensor for tensor in model.graph.initializer if tensor.name == biases)
+        array = onnx.numpy_helper.to_array(tensor).copy()
+        array[0, 0] += 1e-6
+        tensor.CopyFrom(onnx.numpy_helper.from_array(array, biases))
+
+    args = (torch.randn(2, 3, 16, generator=torch.Generator().manual_seed(0)),)
+    assert prove(tmp_path, module=Recurrence(), args=args).ok
+    report = prove(tmp_path, change, Recurrence(), args)
+    assert not report.ok
+    assert f"read by {kind}, is not among the constants" in str(report)
+
+
 @pytest.mark.parametrize("taken", ["max", "min"])
 def test_largest_integers_are_no_indices(taken, tmp_path):
     """Even if the integers are such that the input has equal numbers there."""

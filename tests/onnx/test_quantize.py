@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+import time
 
 import numpy as np
 import onnx
@@ -424,8 +425,27 @@ def test_the_command_prepares_pictures(tmp_path, rng, photos, monkeypatch):
     monkeypatch.setattr(mmort.onnx, "quantize", quantize)
     model = tiny_detector.write(tmp_path / "model.onnx")
     code, out, _ = run("quantize", model, "--calibrate", photos, "-o", tmp_path / "int8.onnx")
-    assert (code, out) == (0, f"quantized\nwrote {tmp_path}/int8.onnx\n")
+    assert (code, out) == (0, f"calibrating with 2 files\nquantized\nwrote {tmp_path}/int8.onnx\n")
     assert [array.shape for (array,) in seen] == [prepared.batch([prepared(photos / "0.png")])[0].shape] * 2
+
+
+def test_the_command_takes_files_and_patterns(tmp_path, photos, monkeypatch):
+    seen = []
+    monkeypatch.setattr(mmort.onnx, "read_inputs", lambda path, files: files)
+    monkeypatch.setattr(mmort.onnx, "quantize", lambda path, output, files, **_: seen.extend(files))
+    (tmp_path / "arrays.npz").touch()
+    sources = tmp_path / "arrays.npz", photos / "1.png", photos / "*.png", photos
+    code, out, _ = run("quantize", "x.onnx", "-o", tmp_path / "int8.onnx", "--calibrate", *sources)
+    assert (code, out.splitlines()[0]) == (0, "calibrating with 6 files")
+    assert seen == [tmp_path / "arrays.npz", photos / "1.png", *[photos / "0.png", photos / "1.png"] * 2]
+
+
+def test_a_long_calibration_prints_signs_of_life(tmp_path, photos, monkeypatch):
+    monkeypatch.setattr("mmort.detect.export.progress.HEARTBEAT", 0.01)
+    monkeypatch.setattr(mmort.onnx, "quantize", lambda *_, **__: time.sleep(0.5))
+    model = tiny_detector.write(tmp_path / "model.onnx")
+    _, out, _ = run("quantize", model, "--calibrate", photos, "-o", tmp_path / "int8.onnx")
+    assert out.splitlines()[1] == "  ... 0 s"
 
 
 def test_the_command_takes_arrays(tmp_path, rng):
@@ -434,11 +454,15 @@ def test_the_command_takes_arrays(tmp_path, rng):
     onnx.save(detector(rng), tmp_path / "model.onnx")
     np.savez(folder / "0.npz", x=images(rng, 1)[0][0])
     code, out, _ = run("quantize", tmp_path / "model.onnx", "--calibrate", folder, "-o", tmp_path / "int8.onnx")
-    assert (code, out) == (
+    lines = [line for line in out.splitlines() if not line.startswith("  ")]  # how long it took
+    assert (code, lines) == (
         0,
-        "quantized 4 of 6 layers, by 1 set of inputs\n"
-        "left 2 (score, box): no further layer, so results are predictions\n"
-        f"wrote {tmp_path}/int8.onnx\n",
+        [
+            "calibrating with 1 file",
+            "quantized 4 of 6 layers, by 1 set of inputs",
+            "left 2 (score, box): no further layer, so results are predictions",
+            f"wrote {tmp_path}/int8.onnx",
+        ],
     )
 
 
@@ -489,9 +513,10 @@ def test_refusals(tmp_path, rng):
         mmort.onnx.quantize(output, tmp_path / "again.onnx", images(rng))
     with pytest.raises(FileExistsError, match="output file exists"):
         mmort.onnx.quantize(model, output, images(rng))
-    for folder in ("nothing", ""):
-        error = refused("quantize", model, "--calibrate", folder, "-o", "x.onnx")
-        assert error == f"mmort: error: no folder to calibrate with: {folder}\n"
+    error = refused("quantize", model, "--calibrate", "nothing", "-o", "x.onnx")
+    assert error == "mmort: error: nothing: no such file or directory\n"
+    error = refused("quantize", model, "--calibrate", "", "-o", "x.onnx")
+    assert error == "mmort: error: no such file, folder or pattern: ''\n"
 
 
 @exact_sums

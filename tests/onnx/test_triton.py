@@ -8,10 +8,12 @@ import numpy as np
 import onnx
 import onnx.helper
 import onnxruntime
+import pytest
 
 import mmort.onnx
 import mmort.ort
 from mmort.demo import IMAGES, MODEL
+from mmort.onnx import triton
 from mmort.onnx.triton import write_triton_repository
 from mmort.predict import OnnxRuntime
 from tests.cli.running import refused, run
@@ -84,14 +86,31 @@ def model_of(*dims, domain="", elem_type=onnx.TensorProto.FLOAT):
     return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=8)
 
 
-def test_file_of_fixed_size_is_not_batched(tmp_path):
-    onnx.save(model_of(1, 3, "height", 8), tmp_path / "fixed.onnx")
+@pytest.mark.parametrize("first", [1, "points"])
+def test_files_of_fixed_size_and_of_other_tools_are_not_batched(tmp_path, first):
+    """An open first dimension may be one of points that affect each other."""
+    onnx.save(model_of(first, 3, "height", 8), tmp_path / "other.onnx")
     (tmp_path / "models").mkdir()
-    folder = write_triton_repository(tmp_path / "fixed.onnx", tmp_path / "models")
+    folder = write_triton_repository(tmp_path / "other.onnx", tmp_path / "models")
     text = (folder / "config.pbtxt").read_text(encoding="utf-8")
-    assert tensors(text) == {"x": ("TYPE_FP32", "1, 3, -1, 8"), "y": ("TYPE_FP32", "1, 3, -1, 8")}
+    dims = f"{first if first == 1 else -1}, 3, -1, 8"
+    assert tensors(text) == {"x": ("TYPE_FP32", dims), "y": ("TYPE_FP32", dims)}
     assert "max_batch_size: 0\n" in text
     assert "dynamic_batching" not in text
+
+
+@pytest.mark.parametrize(("further", "size"), [("panoptic", 8), ("points", 0)])
+def test_further_outputs(tmp_path, further, size):
+    """Only of those that the table of tasks has is the first dimension known to be that of the images."""
+    dims = {"input": ("n", 3, "h", "w"), "dets": ("n", "k", 5), "labels": ("n", "k"), further: ("n", "h", "w")}
+    types = {"labels": onnx.TensorProto.INT64, "panoptic": onnx.TensorProto.INT32}
+    values = [
+        onnx.helper.make_tensor_value_info(name, types.get(name, onnx.TensorProto.FLOAT), shape)
+        for name, shape in dims.items()
+    ]
+    graph = onnx.helper.make_graph([], "graph", values[:1], values[1:])
+    text = triton._config("detector", onnx.helper.make_model(graph), None)
+    assert f"max_batch_size: {size}\n" in text
 
 
 def test_repository_is_made(tmp_path):

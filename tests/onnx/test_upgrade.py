@@ -1,5 +1,6 @@
 """Old models brought up to date: each rule, and that the outputs stay the same."""
 
+import itertools
 import re
 
 import numpy as np
@@ -212,6 +213,60 @@ def test_opset(rng):
     assert upgrade(model) == ["opset 11: 18 now", "format version 7: 8 now"]
     assert_same_outputs(before, model, rng)
     assert make_portable(model)[0].missing is None
+
+
+ENLARGED, REDUCED = ((2, 2), (1.5, 1.3), (3, 1)), ((0.5, 0.6), (0.3, 0.45), (1, 0.7))
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize(
+    ("opset", "scales"),  # Upsample only enlarges
+    [*itertools.product([7, 9, 10], ENLARGED), *itertools.product([10], REDUCED)],
+)
+def test_old_resizes_keep_their_coordinates(opset, mode, scales, rng):
+    """Upsample and Resize up to opset 10 align the corners of pixels, newer ones centres."""
+    numbers = np.array([1, 1, *scales], np.float32)
+    kind, inputs, attributes = "Upsample" if opset < 10 else "Resize", ["x", "scales"], {"mode": mode}
+    if opset == 7:
+        inputs, attributes = ["x"], attributes | {"scales": numbers.tolist()}
+    model = old_model(
+        oh.make_node(kind, inputs, ["y"], **attributes),
+        inputs={"x": [1, 2, 7, 11]},
+        initializers={"scales": numbers} if len(inputs) > 1 else {},
+        opset=opset,
+        imports=(),
+    )
+    before = copied(model)
+    upgrade(model)
+    assert_same_outputs(before, model, rng)
+
+
+def test_resizes_without_a_newer_equivalent():
+    """To the nearest pixel, one that enlarges rounds down, and one that reduces rounds up."""
+    resize = oh.make_node("Resize", ["x", "scales"], ["y"], "resize", mode="nearest")
+    for scales, given in (
+        (np.array([1, 1, 2, 0.5], np.float32), re.escape("[1.0, 1.0, 2.0, 0.5]")),
+        (None, "computed"),
+    ):
+        made = [resize] if scales is not None else [oh.make_node("Abs", ["s"], ["scales"]), resize]
+        inputs = MAP if scales is not None else MAP | {"s": [4]}
+        constants = {} if scales is None else {"scales": scales}
+        model = old_model(*made, inputs=inputs, initializers=constants, opset=10, imports=())
+        with pytest.raises(ValueError, match=f"opset 10 cannot be converted.*Resize node 'resize'.*got {given}"):
+            upgrade(model)
+
+
+@pytest.mark.parametrize(("axis", "is_kept"), [(-1, True), (3, False), (1, False), (None, False)])
+def test_old_hardmax_has_the_axes_from_one_on(axis, is_kept, rng):
+    node = oh.make_node("Hardmax", ["x"], ["y"], "hardmax", **({} if axis is None else {"axis": axis}))
+    model = old_model(node, inputs=MAP, opset=12, imports=())
+    before = copied(model)
+    if is_kept:
+        upgrade(model)
+        assert_same_outputs(before, model, rng)
+    else:
+        with pytest.raises(ValueError, match=f"Hardmax node 'hardmax'.*got axis {1 if axis is None else axis}"):
+            upgrade(model)
 
 
 def test_format_version():

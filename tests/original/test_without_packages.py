@@ -48,8 +48,6 @@ def test_configs_without_a_scope_are_known_by_their_model():
 def test_the_command_names_the_option(config, tmp_path, capsys):
     assert main(["export", str(config), str(tmp_path / "x.pth"), "--output", str(tmp_path / "o.onnx")]) == 1
     assert "mmort export --original" in capsys.readouterr().err
-    assert main(["export", str(config), "--check", "--original"]) == 2
-    assert "--check is for detectors" in capsys.readouterr().err
 
 
 def test_configs_of_other_packages_are_refused(tmp_path):
@@ -108,6 +106,10 @@ def test_known_meta_information():
     for read in (lambda: UnknownSamples()[0], lambda: UnknownSamples().metainfo, lambda: list(UnknownSamples())):
         with pytest.raises(UnknownReadError, match="data_samples"):
             read()
+    with pytest.raises(UnknownReadError, match="'valid_ratio' of the data sample of an image"):
+        [sample.get("valid_ratio", 1) for sample in UnknownSamples()]
+    with pytest.raises(UnknownReadError, match="'gt_text' of the data sample of an image"):
+        [sample.gt_text for sample in UnknownSamples()]
 
 
 class Head(torch.nn.Module):

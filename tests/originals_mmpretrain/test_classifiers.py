@@ -45,16 +45,20 @@ NETWORKS = {
         + "head=dict(type='MultiLabelLinearClsHead', num_classes=4, in_channels=64)"
     ),
 }
+CROP = "dict(type='CenterCrop', crop_size=32)"
 RESIZE = {
-    "bicubic, of Pillow": "dict(type='ResizeEdge', scale=36, edge='short', backend='pillow', interpolation='bicubic')",
-    "bilinear, of OpenCV": "dict(type='ResizeEdge', scale=33)",
+    "bicubic, of Pillow": "dict(type='ResizeEdge', scale=36, edge='short', backend='pillow', interpolation='bicubic'), "
+    + CROP,
+    "bilinear, of OpenCV": "dict(type='ResizeEdge', scale=33), " + CROP,
+    "the middle": "dict(type='EfficientNetCenterCrop', crop_size=32, crop_padding=7)",
+    "the middle, by Pillow": "dict(type='EfficientNetCenterCrop', crop_size=32, crop_padding=0, backend='pillow')",
 }
 CONFIG = """
 default_scope = "mmpretrain"
 model = dict(type="ImageClassifier", {network})
 data_preprocessor = dict(num_classes=4, mean=[120.0, 115.0, 100.0], std=[58.0, 57.0, 59.0], to_rgb=True)
 test_pipeline = [
-    dict(type="LoadImageFromFile"), {resize}, dict(type="CenterCrop", crop_size=32), dict(type="PackInputs")
+    dict(type="LoadImageFromFile"), {resize}, dict(type="PackInputs")
 ]
 test_dataloader = dict(
     batch_size=3,

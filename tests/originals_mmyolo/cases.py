@@ -26,11 +26,15 @@ BATCH_SHAPES = {
     "extra_pad_ratio": 0.5,
 }
 SPREAD = {
+    r"head_module\.cls_preds\.\d+$": (-1.0, 1.5),
+    r"head_module\.reg_preds\.\d+$": (1.5, 1.5),
     r"rtm_cls\.\d+$": (-1.0, 1.5),
+    r"rtm_ang\.\d+$": (0.3, 0.7),
     r"rtm_reg\.\d+$": (1.5, 1.5),
     r"conv_cls\.\d+$": (-1.5, 2.0),
     r"conv_obj\.\d+$": (1.0, 1.5),
     r"conv_reg\.\d+$": (0.0, 0.7),
+    r"convs_pred\.\d+\.[12]$": (0.0, 1.5),
     r"convs_pred\.\d+$": (0.0, 1.5),
     r"cls_preds\.\d+\.2$": (-1.0, 1.5),
     r"reg_preds\.\d+\.2$": (0.0, 3.0),
@@ -54,6 +58,11 @@ CASES["yolov5_p6"] = replace(  # whose sides are multiples of 64
     spread={r"convs_pred\.\d+$": (-0.5, 0.7)},
     pipeline=[LOAD, {**KEEP_RATIO, "scale": (128, 128)}, {**LETTER, "scale": (128, 128)}, ANNOTATIONS, PACK],
 )
+for _name in ("yolov7_w", "yolov7_e2e"):
+    CASES[_name] = replace(
+        CASES[_name],
+        pipeline=[LOAD, {**KEEP_RATIO, "scale": (128, 128)}, {**LETTER, "scale": (128, 128)}, PACK],
+    )
 CASES["yolov5_shapes"] = replace(
     CASES["yolov5"], data_set={"test_mode": True, "batch_shapes_cfg": BATCH_SHAPES}, batches=False
 )
@@ -63,6 +72,15 @@ CASES["yolov8_stretched"] = replace(
     pipeline=[
         LOAD,
         {"type": "mmdet.FixShapeResize", "width": 96, "height": 64, "keep_ratio": False, "interpolation": "bicubic"},
+        {**PACK, "meta_keys": PACK["meta_keys"][:5]},
+    ],
+)
+CASES["rtmdet_rotated"] = replace(
+    CASES["rtmdet_rotated"],
+    pipeline=[
+        LOAD,
+        {"type": "mmdet.Resize", "scale": (SIDE, SIDE), "keep_ratio": True},
+        {"type": "mmdet.Pad", "size": (SIDE, SIDE), "pad_val": {"img": (114, 114, 114)}},
         {**PACK, "meta_keys": PACK["meta_keys"][:5]},
     ],
 )

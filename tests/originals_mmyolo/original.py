@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import importlib
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +23,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import cv2
     import mmcv
+
+    importlib.import_module("tests.originals.mmrotate_1")  # MMYOLO imports MMRotate, which refuses MMDetection 3.3
 
     # MMYOLO 0.6 refuses the MMCV that MMDetection 3.3 needs, by its number alone.
     _version, mmcv.__version__ = mmcv.__version__, "2.0.1"
@@ -108,4 +111,5 @@ class Original:
 
 def _image_result(instances: Any) -> ImageResult:
     """Return the boxes, scores and labels of MMYOLO."""
-    return ImageResult(instances.bboxes.numpy(), instances.scores.numpy(), instances.labels.numpy())
+    boxes = getattr(instances.bboxes, "tensor", instances.bboxes)  # rotated ones have a class
+    return ImageResult(boxes.numpy(), instances.scores.numpy(), instances.labels.numpy())

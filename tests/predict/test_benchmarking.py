@@ -67,6 +67,14 @@ def test_an_image_of_noise_is_not_read(clock):
     assert "read" not in clock.calls
 
 
+def test_a_batch_that_the_file_does_not_take_runs_in_parts(clock):
+    """As `Predictor` runs it: three images on a file for two."""
+    predictor = network(clock, 1.0, "a")
+    predictor.network.input_shape = 2, None, None
+    result = benchmark({"a": predictor}, demo.IMAGES, batch_size=3, runs=2)
+    assert result.timings[0].milliseconds["run"] == pytest.approx(2000 / 3)
+
+
 def test_a_file(tmp_path):
     predictor = Predictor(tiny_detector.write(tmp_path / "a.onnx"))
     result = benchmark({"a": predictor}, demo.IMAGES[:1], runs=2)

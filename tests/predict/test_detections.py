@@ -11,7 +11,17 @@ from PIL import Image
 from pycocotools import mask as coco
 
 from mmort.detections.panoptic import SegmentIds
-from mmort.predict import BoxMasks, Detections, ImageMasks, draw, paste_masks, read_image, write_image
+from mmort.predict import (
+    BoxMasks,
+    Classes,
+    Detections,
+    ImageMasks,
+    SegmentationMap,
+    draw,
+    paste_masks,
+    read_image,
+    write_image,
+)
 
 HEIGHT, WIDTH = 40, 57
 BOXES = np.array([[3.2, 4.1, 20.7, 30.3], [-5, -6, 9, 8.5], [50, 30, 70, 60], [60, 5, 90, 9], [7, 7, 7, 7]], np.float32)
@@ -225,6 +235,37 @@ def test_no_detections():
     empty = BOX_MASKS[0].above(2)
     assert empty.masks.shape == (0, HEIGHT, WIDTH)
     assert empty.rle() == []
+
+
+def test_empty_lists_are_no_detections():
+    for boxes in ([], np.zeros((0, 4))):
+        assert Detections(boxes, [], [], (), (10, 12)).boxes.shape == (0, 4)
+    with pytest.raises(ValueError, match="boxes, scores and labels must be"):
+        Detections(np.zeros((0, 5)), [], [], (), (10, 12))
+
+
+def test_labels_are_integers():
+    assert Detections([[1, 2, 5, 8]], [0.9], [1.0], ("a",), (10, 12)).labels.tolist() == [1]
+    for label in (1.7, np.nan, np.inf):
+        with pytest.raises(ValueError, match="Detections: labels must be integers, got"):
+            Detections([[1, 2, 5, 8]], [0.9], [label], ("a",), (10, 12))
+
+
+def test_the_id_of_an_image_may_be_numpys():
+    entries = NO_MASKS.to_coco(np.int64(3))
+    assert json.loads(json.dumps(entries)) == NO_MASKS.to_coco(3)
+
+
+def test_classes_and_maps_have_the_labels_of_their_names():
+    classes = Classes.of_scores(np.array([0.2, 0.8]), ("a", "b"), (4, 5))
+    assert (classes.top(1).names, len(classes.top(0)), len(classes.top(9))) == (("b",), 0, 2)
+    with pytest.raises(ValueError, match="Classes: count must not be negative, got -1"):
+        classes.top(-1)
+    map = SegmentationMap(np.array([[0, 1, 1]], np.uint8), ("a", "b", "c"))
+    assert [map.mask(label).sum() for label in (0, np.int64(1), "b", 2)] == [1, 2, 2, 0]
+    for label in (3, 7, -1):
+        with pytest.raises(ValueError, match=f"labels of classes are from 0 to 2, got {label}"):
+            map.mask(label)
 
 
 def test_missing_libraries_are_named(monkeypatch):

@@ -83,6 +83,14 @@ def test_the_highest_score_gets_the_only_room():
     assert [label.text for label in labels] == ["first 0.90"]
 
 
+def test_labels_leave_most_of_a_small_image():
+    size = 64, 64
+    boxes = random_boxes(12, *size).astype(np.float32).clip(0, 64)
+    labels = place_labels(["x"] * 12, np.linspace(0.99, 0.3, 12), boxes, [(0, 0, 0)] * 12, size)
+    assert len(labels) > 1
+    assert sum(label.width * label.height for label in labels) <= 0.3 * 64 * 64
+
+
 def test_text_grows_with_the_image_and_shrinks_in_a_crowd():
     box = np.float32([[0.2, 0.2, 0.6, 0.6]])
 
@@ -225,3 +233,25 @@ def test_write_image(tmp_path):
             write_image(tmp_path / name, image)
     with pytest.raises(FileNotFoundError):
         write_image(tmp_path / "absent" / "image.png", image)
+    deep = image.astype(np.uint16) * 257
+    for name, values in (("grey.png", image[..., 0]), ("deep.png", deep), ("deep.tif", deep)):
+        write_image(tmp_path / name, values)
+        np.testing.assert_array_equal(read_image(tmp_path / name, "unchanged").squeeze(), values)
+
+
+@pytest.mark.parametrize(
+    ("name", "image", "message"),
+    [
+        ("a.png", np.full((4, 5, 3), 0.5), r"a.png: .* of uint8 or uint16, got \[4, 5, 3\] of float64"),
+        ("a.png", np.ones((4, 5, 3), bool), "got .* of bool"),
+        ("a.png", np.zeros((0, 5, 3), np.uint8), r"got \[0, 5, 3\] of uint8"),
+        ("a.png", np.zeros((4, 5, 2), np.uint8), r"got \[4, 5, 2\] of uint8"),
+        ("a.jpg", np.full((4, 5, 3), 700, np.uint16), "of uint8, got .* of uint16"),  # OpenCV would write 255
+    ],
+)
+def test_arrays_that_are_no_images_are_not_written(tmp_path, name, image, message):
+    with pytest.raises(ValueError, match=message):
+        write_image(tmp_path / name, image)
+    with pytest.raises(TypeError, match="write_image: image must be a numpy array, got list"):
+        write_image(tmp_path / name, image.tolist())
+    assert not (tmp_path / name).exists()

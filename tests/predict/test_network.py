@@ -27,7 +27,7 @@ def test_metadata(tmp_path):
     assert network.input_shape == (None, None, None)
     predict = Predictor(tmp_path / "x.onnx", score_threshold=0)
     assert predict(IMAGE).names == ("b",)
-    assert Predictor(tmp_path / "x.onnx", classes="xy", preprocessing=Preprocessing(), score_threshold=0).classes == (
+    assert Predictor(tmp_path / "x.onnx", classes=["x", "y"], preprocessing=Preprocessing()).classes == (
         "x",
         "y",
     )

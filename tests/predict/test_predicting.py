@@ -10,7 +10,7 @@ import pytest
 
 from mmort import Predictor
 from mmort.demo import IMAGES
-from mmort.predict import PredictOptions, Preprocessing, Windows, predict
+from mmort.predict import OnnxRuntime, PredictOptions, Preprocessing, Windows, predict
 from tests.predict import tiny_detector
 from tests.predict.tiny_open_vocabulary import save_detector, save_encoder
 
@@ -38,7 +38,7 @@ def test_a_second_run_has_nothing_to_do(tiny, photos, tmp_path):
         outcomes.clear()
     assert result.written == {
         tmp_path / "out" / "detections.jsonl": "3 images, 3 of them by an earlier run",
-        tmp_path / "shown": "3 images, annotated, 3 of them by an earlier run",
+        tmp_path / "shown": "3 annotated images, 3 of them by an earlier run",
     }
 
 
@@ -112,6 +112,27 @@ def test_records_of_other_texts_are_not_mixed(photos, tmp_path):
     assert other.classes == predictor.classes
     with pytest.raises(ValueError, match="of a run with another texts"):
         predict(other, photos, options)
+
+
+def test_records_of_other_batches_and_engines_are_not_mixed(tiny, photos, tmp_path):
+    """Images of a batch are padded to the largest, and engines round otherwise."""
+    options = PredictOptions(output=tmp_path / "out")
+    predict(tiny, photos, options)
+    with pytest.raises(ValueError, match="of a run with another batch size;"):
+        predict(tiny, photos, PredictOptions(output=tmp_path / "out", batch_size=2))
+
+    class OtherEngine(OnnxRuntime):
+        engine = "another"
+
+    with pytest.raises(ValueError, match="of a run with another engine;"):
+        predict(Predictor(OtherEngine(tiny.network.path)), photos, options)
+
+
+def test_images_may_come_from_an_iterator(tiny, photos):
+    assert predict(tiny, photos.glob("*.png")).processed == predict(tiny, photos).processed > 0
+    for none in ([], iter(())):
+        with pytest.raises(ValueError, match="images must name at least one image, got none"):
+            predict(tiny, none)
 
 
 def test_records_of_settings_that_this_run_lacks_are_not_mixed(tiny, photos, tmp_path):

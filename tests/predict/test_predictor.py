@@ -1,5 +1,6 @@
 """Predictor: pictures of all kinds in, detections in their pixels out, with any network."""
 
+import copy
 import pickle
 import re
 import subprocess
@@ -13,6 +14,7 @@ import cv2
 import numpy as np
 import pytest
 
+import mmort.predict
 from mmort import Predictor
 from mmort.demo import IMAGES, MODEL
 from mmort.predict import (
@@ -20,6 +22,7 @@ from mmort.predict import (
     LeftOutWarning,
     MaskFormat,
     OnnxRuntime,
+    PredictOptions,
     Preprocessing,
     list_images,
     paste_masks,
@@ -578,6 +581,39 @@ def test_pickled(tmp_path):
     again = pickle.loads(pickle.dumps(predict))
     assert (again.classes, again.score_threshold) == (("a", "b"), 0.25)
     assert again(picture(1)).to_json() == predict(picture(1)).to_json()
+
+
+def test_a_relative_path_after_another_directory(tmp_path, monkeypatch):
+    tiny_detector.write(tmp_path / "x.onnx")
+    monkeypatch.chdir(tmp_path)
+    predict = Predictor("x.onnx")
+    monkeypatch.chdir("/")
+    for again in (pickle.loads(pickle.dumps(predict)), copy.deepcopy(predict)):
+        assert again(picture(1)).to_json() == predict(picture(1)).to_json()
+    assert mmort.predict.predict(predict, [IMAGES[0]], PredictOptions(output=tmp_path / "out")).processed == 1
+
+
+@pytest.mark.parametrize("names", [("a", "b"), np.array(["a", "b"]), iter(["a", "b"])])
+def test_names_of_classes_are_any_sequence(names):
+    assert Predictor(Network(), classes=names, preprocessing=Preprocessing()).classes == ("a", "b")
+
+
+@pytest.mark.parametrize("names", ["ab", [1, 2], [b"a"]])
+def test_one_text_is_no_sequence_of_names(names):
+    with pytest.raises(TypeError, match="Predictor: classes must be a sequence of names, such as"):
+        Predictor(Network(), classes=names, preprocessing=Preprocessing())
+
+
+@pytest.mark.parametrize("number", [True, False, np.True_])
+def test_a_truth_value_is_no_camera(number):
+    with pytest.raises(TypeError, match=f"predict: the number of a camera must be an integer, got {number!r}"):
+        mmort.predict.predict(predictor(), number)
+
+
+def test_the_number_of_a_camera_may_be_numpys():
+    for number in (-1, np.int64(-1)):
+        with pytest.raises(ValueError, match="the number of a camera must be from 0"):
+            mmort.predict.predict(predictor(), number)
 
 
 def test_files_without_metadata_need_the_preprocessing(tmp_path):

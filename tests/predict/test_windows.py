@@ -2,7 +2,6 @@
 
 import contextlib
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 
 import mmort
 from mmort import Detections, Predictor
-from mmort.predict import MaskFormat, Preprocessing, Windows, draw, predict_windows
+from mmort.predict import MaskFormat, Preprocessing, Windows, draw, predict_windows, write_image
 from mmort.predict.windows import merged
 from tests.predict import aerial_scene
 from tests.predict.aerial_scene import ShipDetector
@@ -113,12 +112,12 @@ def test_a_small_picture_is_one_window():
 
 
 @pytest.mark.parametrize(
-    ("dtypes", "count", "bands"), [(["uint8"] * 4, 4, (3, 2, 1)), (["uint8"], 1, (1, 1, 1)), (["uint16"] * 3, 3, None)]
+    ("dtypes", "count", "bands"), [(["uint8"] * 4, 4, (3, 2, 1)), (["uint8"], 1, (1, 1, 1)), (["float32"] * 3, 3, None)]
 )
 def test_files_are_read_window_by_window(tmp_path, monkeypatch, dtypes, count, bands):
     """See tests/integrations/test_rasterio.py for real files."""
     monkeypatch.chdir(tmp_path)
-    Path("huge.tif").write_bytes(b"x")
+    write_image("huge.tif", picture())
     reads = []
 
     class File:
@@ -130,12 +129,17 @@ def test_files_are_read_window_by_window(tmp_path, monkeypatch, dtypes, count, b
         def __exit__(self, *_):
             reads.append("closed")
 
+        def tags(self, *_, ns):
+            return {}
+
         def read(self, indexes, window):
             (top, bottom), (left, right) = window
             reads.append(indexes)
             return np.moveaxis(picture()[top:bottom, left:right], 2, 0)
 
     File.dtypes, File.count = dtypes, count
+    kinds = ("gray",) if count == 1 else ("red", "green", "blue", "alpha")[:count]
+    File.colorinterp = [SimpleNamespace(name=kind) for kind in kinds]
 
     class Env(contextlib.nullcontext):
         def __init__(self, **settings):
@@ -147,7 +151,7 @@ def test_files_are_read_window_by_window(tmp_path, monkeypatch, dtypes, count, b
     )
     predictor = Predictor(BrightPixels(False), classes=("star",), preprocessing=Preprocessing(), score_threshold=0)
     if bands is None:
-        with pytest.raises(ValueError, match=r"huge.tif: must have 1, 3 or 4 bands of uint8 .* got 3 of uint16"):
+        with pytest.raises(ValueError, match=r"huge.tif: must have 1, 3 or 4 bands of uint8 .* got 3 of float32"):
             predict_windows(predictor, "huge.tif", Windows(60, 20))
         return
     assert len(predict_windows(predictor, "huge.tif", Windows(60, 20))) == 3

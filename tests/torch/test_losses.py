@@ -52,6 +52,20 @@ def test_large_logits_have_losses_and_gradients():
     torch.testing.assert_close(logits.grad, torch.tensor([[-0.25, 0.75]]))
 
 
+@pytest.mark.parametrize("gamma", [0.0, 0.001, 0.5, 1.5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gradients_where_the_sigmoid_is_0(gamma, dtype):
+    """The derivative of a power below 1 is infinite there, and that of the loss is not."""
+    logits = torch.tensor([[-800.0, -200, -90, -30, 30, 90, 200, 800]], dtype=dtype, requires_grad=True)
+    for label in range(9):
+        loss = mmort.torch.sigmoid_focal_loss(logits, torch.tensor([label]), gamma, reduction="none")
+        (gradient,) = torch.autograd.grad(loss.sum(), logits)
+        target = torch.arange(8) == label
+        far = (logits[0] < 0) == target  # whose loss grows with the logit
+        expected = torch.where(target, -0.25, 0.75) * far
+        torch.testing.assert_close(gradient[0].double(), expected.double(), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [

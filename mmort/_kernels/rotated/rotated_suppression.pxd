@@ -14,7 +14,7 @@ from mmort._kernels.rotated.rotated cimport BOX, Rectangle, are_apart, measure, 
 from mmort._kernels.rotated.rotated_grid cimport Grid, add_box, empty_grid, fits_grid, grid_size, look_up
 from mmort._kernels.shared.kernels cimport mmk_prefetch
 from mmort._kernels.shared.workspace cimport take
-from mmort._kernels.suppression.suppression cimport goes_on
+from mmort._kernels.suppression.suppression cimport may_continue
 
 cdef enum:
     BLOCK = 64  # kept boxes compared together
@@ -225,18 +225,18 @@ cdef inline ptrdiff_t suppress(mmk_call *call, const Rectangle *rectangles, cons
     cdef const Rectangle *box
     cdef Grid grid
     cdef ptrdiff_t i, number = 0
-    cdef int64_t comparisons = 0, unasked = 0
+    cdef int64_t comparisons = 0, uncounted = 0
     cdef bint has_grid = False, is_suppressed
     for i in range(count):
-        if not goes_on(call, &comparisons, &unasked, count):
+        if not may_continue(call, &comparisons, &uncounted, count):
             return -1
         box = rectangles + boxes[i]
         if i + AHEAD < count:  # boxes by score lie anywhere
             mmk_prefetch(rectangles + boxes[i + AHEAD])
             mmk_prefetch(&rectangles[boxes[i + AHEAD]].reach_y)
-        if not (has_grid and fits_grid(box) and look_up(&grid, number, box, threshold, equal, &unasked,
+        if not (has_grid and fits_grid(box) and look_up(&grid, number, box, threshold, equal, &uncounted,
                                                         &is_suppressed)):
-            unasked += number
+            uncounted += number
             is_suppressed = _is_suppressed_by_any(rectangles, box, kept, number, threshold, equal)
         if is_suppressed:
             continue

@@ -15,7 +15,7 @@ from mmort._kernels.shared.kernels cimport mmk_item, mmk_order
 from mmort._kernels.shared.workspace cimport element_size, take
 from mmort._kernels.suppression.nms_decisions cimport suppress_by_grid
 from mmort._kernels.suppression.nms_grid cimport GATHER_COST, Grid, choose_levels, grid_size, pack_by_rank
-from mmort._kernels.suppression.suppression cimport check_count, check_threshold, goes_on, sort_by_class
+from mmort._kernels.suppression.suppression cimport check_count, check_threshold, may_continue, sort_by_class
 
 cdef enum:  # inputs
     BOXES
@@ -154,13 +154,13 @@ cdef ptrdiff_t _suppress_by_pairs(mmk_call *call, const real *planes, ptrdiff_t 
     stopped.
     """
     cdef ptrdiff_t i, kept = 0, suppressed = 0
-    cdef int64_t comparisons = 0, unasked = 0
+    cdef int64_t comparisons = 0, uncounted = 0
     memset(flags + begin, 0, (end - begin) * sizeof(int32_t))
     for i in range(begin):
         if not flags[i]:
             kept += 1
             _compare(planes, stride, i, begin, end, threshold, offset, flags, &suppressed)
-            unasked += end - begin
+            uncounted += end - begin
     for i in range(begin, end):
         if kept >= max_kept:
             flags[i] = 1
@@ -173,8 +173,8 @@ cdef ptrdiff_t _suppress_by_pairs(mmk_call *call, const real *planes, ptrdiff_t 
             if i + 1 == end:  # most classes of a large vocabulary have a few boxes
                 break
             _compare(planes, stride, i, i + 1, end, threshold, offset, flags, &suppressed)
-            unasked += end - i
-            if not goes_on(call, &comparisons, &unasked, stride):
+            uncounted += end - i
+            if not may_continue(call, &comparisons, &uncounted, stride):
                 return -1
     return end
 

@@ -19,7 +19,7 @@ from mmk cimport *
 from mmort._kernels.boxes.boxes cimport intersection, iou_of
 from mmort._kernels.shared.kernels cimport mmk_load_state, mmk_store_state
 from mmort._kernels.suppression.nms_grid cimport LANES, NO_BUCKET, OPEN, Grid, Lookup, fill_grid, look_up, next_range
-from mmort._kernels.suppression.suppression cimport goes_on
+from mmort._kernels.suppression.suppression cimport may_continue
 
 cdef enum:  # decisions, and states of boxes that are not OPEN; from 0 on: an open box that is to be decided first
     KEPT = -1
@@ -48,7 +48,7 @@ cdef inline void mark_range(const real *planes, ptrdiff_t count, ptrdiff_t begin
 cdef inline simd_void _keep_by_score(mmk_call *call, Grid *grid, const real *planes,
                                      ptrdiff_t max_kept) noexcept nogil:
     """Flags the suppressed boxes, until as many are kept."""
-    cdef int64_t unasked = 0
+    cdef int64_t uncounted = 0
     cdef const real *by_rank = <const real *>grid.by_rank
     cdef ptrdiff_t count = grid.stride, kept = 0, rank, begin = 0, end = 0, entry
     cdef real threshold = <real>grid.threshold, offset = <real>grid.offset
@@ -72,9 +72,9 @@ cdef inline simd_void _keep_by_score(mmk_call *call, Grid *grid, const real *pla
             box[k] = by_rank[k * count + rank]
         lookup = look_up(grid, by_rank, rank, entry < grid.regular)
         while next_range(grid, &lookup, &begin, &end):
-            unasked += end - begin + 1
+            uncounted += end - begin + 1
             mark_range(planes, count, begin, end, box, threshold, offset, grid.marks)
-        if not goes_on(call, &grid.comparisons, &unasked, count):
+        if not may_continue(call, &grid.comparisons, &uncounted, count):
             return
 
 
@@ -137,7 +137,7 @@ cdef inline void _decide_entries(mmk_call *call, Grid *grid, const real *planes,
 
     An entry that depends on a chain of `depth_limit` others, and those after it, stay open.
     """
-    cdef int64_t unasked = 0, decision = KEPT
+    cdef int64_t uncounted = 0, decision = KEPT
     cdef ptrdiff_t entry, depth
     for entry in range(begin, end):
         if mmk_load_state(grid.states + entry) != OPEN:
@@ -145,9 +145,9 @@ cdef inline void _decide_entries(mmk_call *call, Grid *grid, const real *planes,
         depth = 0
         stack[0] = <int32_t>entry
         while 0 <= depth < depth_limit:
-            if not goes_on(call, &grid.comparisons, &unasked, grid.stride):
+            if not may_continue(call, &grid.comparisons, &uncounted, grid.stride):
                 return
-            _decide(grid, planes, stack[depth], &decision, &unasked)
+            _decide(grid, planes, stack[depth], &decision, &uncounted)
             if decision >= 0:
                 depth += 1
                 if depth < depth_limit:

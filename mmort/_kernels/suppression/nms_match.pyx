@@ -12,7 +12,7 @@ from mmort._kernels.shared.kernels cimport mmk_item, mmk_order, mmk_sort
 from mmort._kernels.shared.workspace cimport element_size, take
 from mmort._kernels.suppression.nms_grid cimport (LANES, NO_BUCKET, Grid, Lookup, choose_levels, fill_grid, grid_size,
                                                   look_up, next_range)
-from mmort._kernels.suppression.suppression cimport check_compared, check_threshold, goes_on
+from mmort._kernels.suppression.suppression cimport check_compared, check_threshold, may_continue
 
 cdef enum:
     NMS_MATCH_IOU_THRESHOLD  # attribute 0
@@ -111,7 +111,7 @@ cdef simd_void _take_members(const real *planes, ptrdiff_t count, ptrdiff_t box,
 
 
 cdef simd_void _find_members(const Grid *grid, const real *planes, ptrdiff_t entry, real threshold, double guard,
-                             int32_t *taken, mmk_item *members, ptrdiff_t *number, int64_t *unasked) noexcept nogil:
+                             int32_t *taken, mmk_item *members, ptrdiff_t *number, int64_t *uncounted) noexcept nogil:
     """Lists the ranks of the boxes that join an entry's box, and takes them."""
     cdef ptrdiff_t count = grid.stride, begin = 0, end = 0, i, k
     cdef real[5] box
@@ -123,7 +123,7 @@ cdef simd_void _find_members(const Grid *grid, const real *planes, ptrdiff_t ent
     for k in range(5):
         box[k] = planes[k * count + entry]
     while next_range(grid, &lookup, &begin, &end):
-        unasked[0] += end - begin + 1
+        uncounted[0] += end - begin + 1
         i = begin
         while i < end:
             any_near = entry >= grid.regular or end > grid.regular  # whose products may be denormal
@@ -147,7 +147,7 @@ cdef void _match_by_grid(mmk_call *call, Grid *grid, char *memory, real threshol
                          mmk_item *spare, ptrdiff_t pairs, int64_t *keepers, int64_t *members) noexcept nogil:
     """Appends the pairs of the boxes from rank `begin` on that are not taken."""
     cdef ptrdiff_t rank, number, i
-    cdef int64_t unasked = 0
+    cdef int64_t uncounted = 0
     cdef int32_t *taken = grid.flags
     cdef const mmk_item *sorted_hits
     choose_levels(call, grid, memory)
@@ -161,13 +161,13 @@ cdef void _match_by_grid(mmk_call *call, Grid *grid, char *memory, real threshol
         if grid.keys[rank] == NO_BUCKET:
             continue
         _find_members(grid, <const real *>grid.planes, grid.keys[rank], threshold, guard, taken, hits, &number,
-                      &unasked)
+                      &uncounted)
         sorted_hits = mmk_sort(call, hits, spare, number)
         for i in range(number):
             keepers[pairs] = grid.order[rank]
             members[pairs] = grid.order[sorted_hits[i].key]
             pairs += 1
-        if not goes_on(call, &grid.comparisons, &unasked, grid.stride):
+        if not may_continue(call, &grid.comparisons, &uncounted, grid.stride):
             return
 
 
@@ -182,7 +182,7 @@ cdef void _match(mmk_call *call, const _Workspace *w, ptrdiff_t start, ptrdiff_t
     cdef int type = MMK_FLOAT32 if sizeof(real) == sizeof(float) else MMK_FLOAT64
     cdef mmk_item *items = mmk_order(call, scores, type, w.items + start, w.spare + start, count)
     cdef ptrdiff_t kept = 0, pairs = 0, number, i, j
-    cdef int64_t comparisons = 0, unasked = 0
+    cdef int64_t comparisons = 0, uncounted = 0
     cdef Grid grid
     for i in range(count):
         pack_box(boxes + stride * items[i].index, <real>0, planes, count, i)
@@ -208,8 +208,8 @@ cdef void _match(mmk_call *call, const _Workspace *w, ptrdiff_t start, ptrdiff_t
             _match_by_grid(call, &grid, w.grid + start * grid_size(type), threshold, guard, hits,
                            w.spare_hits + start, pairs, keepers, members)
             return
-        unasked += count - i
-        if not goes_on(call, &comparisons, &unasked, count):
+        uncounted += count - i
+        if not may_continue(call, &comparisons, &uncounted, count):
             return
         kept += 1
         keepers[pairs] = members[pairs] = items[i].index

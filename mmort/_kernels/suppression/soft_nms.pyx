@@ -17,7 +17,7 @@ from mmort._kernels.suppression.soft_nms_decay cimport GAUSSIAN, LINEAR, NAIVE, 
 from mmort._kernels.suppression.soft_nms_grid cimport choose_cells
 from mmort._kernels.suppression.soft_nms_moving cimport (BLOCK, LANES, SCORE, Moving, find_largest, moving,
                                                          suppress_by_grid)
-from mmort._kernels.suppression.suppression cimport check_compared, check_count, goes_on
+from mmort._kernels.suppression.suppression cimport check_compared, check_count, may_continue
 
 cdef enum:
     IOU_THRESHOLD  # attributes
@@ -160,13 +160,13 @@ cdef ptrdiff_t _suppress_by_pairs(mmk_call *call, real *planes, int64_t *indices
                                   ptrdiff_t end, int64_t *count, const Rule *rule) noexcept nogil:
     """Emits boxes to the positions [begin, end), or until none remains; returns the position where that ended."""
     cdef ptrdiff_t i = begin, j, largest = 0
-    cdef int64_t comparisons = 0, unasked = 0
+    cdef int64_t comparisons = 0, uncounted = 0
     cdef real *score = planes + SCORE * stride
     cdef real offset = <real>rule.offset, min_score = <real>rule.min_score, value
     cdef bint any_below
     while i < min(end, count[0]):
-        unasked += count[0] - i
-        if not goes_on(call, &comparisons, &unasked, stride):
+        uncounted += count[0] - i
+        if not may_continue(call, &comparisons, &uncounted, stride):
             return i
         if score[i] == score[i]:
             find_largest(score, i, count[0], &largest, &value)

@@ -13,7 +13,7 @@ from mmort._kernels.shared.kernels cimport mmk_item, mmk_sort
 from mmort._kernels.shared.workspace cimport element_size, take
 from mmort._kernels.suppression.soft_nms_decay cimport GAUSSIAN, Rule, find_factors
 from mmort._kernels.suppression.soft_nms_grid cimport Grid, fill_cells, find_hits, remove_box, soft_grid
-from mmort._kernels.suppression.suppression cimport goes_on
+from mmort._kernels.suppression.suppression cimport may_continue
 
 cdef enum:
     LANES = 8  # independent running maxima
@@ -128,7 +128,7 @@ cdef inline void suppress_by_grid(mmk_call *call, real *planes, int64_t *indices
     cdef ptrdiff_t i, k, hits, position, dropped
     cdef mmk_item *items
     cdef int32_t box
-    cdef int64_t index, comparisons = 0, unasked = 0
+    cdef int64_t index, comparisons = 0, uncounted = 0
     if rule.method == GAUSSIAN:
         min_iou = <real>(1e-45 if sizeof(real) == sizeof(float) else 5e-324)  # the smallest above 0
     fill_cells(grid, planes)
@@ -146,9 +146,9 @@ cdef inline void suppress_by_grid(mmk_call *call, real *planes, int64_t *indices
             _place(m, score, indices, position, m.boxes[i], score[i], indices[i])
             _place(m, score, indices, i, box, value, index)
         remove_box(grid, planes, box)
-        unasked += COMPARISONS_PER_BOX
-        find_hits(grid, planes, box, <real>rule.offset, min_iou, &hits, &unasked)
-        if not goes_on(call, &comparisons, &unasked, grid.stride):
+        uncounted += COMPARISONS_PER_BOX
+        find_hits(grid, planes, box, <real>rule.offset, min_iou, &hits, &uncounted)
+        if not may_continue(call, &comparisons, &uncounted, grid.stride):
             return
         find_factors(factors, hits, rule)
         dropped = 0

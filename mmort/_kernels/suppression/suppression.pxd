@@ -8,7 +8,7 @@ cdef enum:
     MAX_BOXES = (1 << 29) - 1  # so that four times the number of boxes fits in 32 bits
     MAX_COMPARISONS = 1 << 17  # for each box of a class, on average
     MAX_COMPARED = 2 * MAX_COMPARISONS  # boxes of a class that may all be compared with each other
-    COMPARISONS_PER_QUESTION = 1 << 20  # whether the call goes on
+    COMPARISONS_PER_CHECK = 1 << 20  # whether the call goes on
 
 
 cdef inline int check_count(mmk_call *call, int64_t count) noexcept nogil:
@@ -24,13 +24,13 @@ cdef inline int check_compared(mmk_call *call, int64_t count) noexcept nogil:
     return 0
 
 
-cdef inline bint goes_on(mmk_call *call, int64_t *comparisons, int64_t *unasked, int64_t count) noexcept nogil:
-    """Returns whether suppression among `count` boxes goes on; adds the comparisons since the last question."""
+cdef inline bint may_continue(mmk_call *call, int64_t *comparisons, int64_t *uncounted, int64_t count) noexcept nogil:
+    """Returns whether suppression among `count` boxes goes on; counts the comparisons since the last check."""
     cdef int64_t total
-    if unasked[0] < COMPARISONS_PER_QUESTION:
+    if uncounted[0] < COMPARISONS_PER_CHECK:
         return True
-    total = mmk_add(comparisons, unasked[0])
-    unasked[0] = 0
+    total = mmk_add(comparisons, uncounted[0])
+    uncounted[0] = 0
     if total > MAX_COMPARISONS * count:
         mmk_fail(call, "%lld boxes of a class take more than %d comparisons each, the limit; pass fewer boxes",
                  <long long>count, <int>MAX_COMPARISONS)

@@ -237,6 +237,7 @@ class _Export:
         """Return the names of the traced module's outputs."""
         names = list(self.module.output_names)
         if isinstance(self.traced, head_outputs.WithHeads):
+            self.steps.begin("running the detector in torch")
             inputs = [self.args, *self.checks]
             outputs = expected_outputs(self.traced, inputs[index_of_smallest(inputs)])
             names += [head_outputs.PREFIX + name for name in self.traced.names(len(outputs) - len(names))]

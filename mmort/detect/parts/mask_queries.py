@@ -223,11 +223,11 @@ class MaskQueryDetector(Detector):
         return "cls_pred", "mask_pred"
 
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
-        """Return what the head returns for images that fill the input."""
+        """Run the head for images that fill the input."""
         return self._raw(input, image_limits(input, None))
 
     def _raw(self, input: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what the head returns for images that end at `limits`, [N, 1, 4]."""
+        """Run the head for images that end at `limits`, [N, 1, 4]."""
         return self.panoptic_head(self.levels(input), input, limits)
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:

@@ -57,7 +57,7 @@ class NMS(Schema):
 
 
 NO_SUPPRESSION = NMS(iou_threshold=2)
-"""What ``nms=None`` means: no overlap is above 1."""
+"""The threshold for ``nms=None``: no overlap is above 1."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -315,7 +315,7 @@ class FFN(nn.Module):
         self.add_identity = entries.add_identity
 
     def forward(self, x: Tensor, identity: Tensor | None = None) -> Tensor:
-        """Return what rows [..., D] become; `identity`, by default `x`, is what the shortcut adds."""
+        """Transform rows [..., D]; the shortcut adds `identity`, by default `x`."""
         if not self.add_identity:
             return self.layers(x)
         return (x if identity is None else identity) + self.layers(x)
@@ -358,7 +358,7 @@ class Encoder(nn.Module):
         return x
 
     def scaled(self, positions: Tensor, x: Tensor) -> Tensor:
-        """Return what is added to the cells `x` where they are compared."""
+        """Return the positions added to the cells `x` for their comparison."""
         return positions
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import mmort
+from mmort.detections.boxes import distances, reach
 from mmort.detections.matching import match_detections
 from mmort.predict import ImageMasks
 from mmort.tolerances import Tolerances
@@ -78,8 +79,9 @@ def compare_image(reference: Detections, detections: Detections) -> ImageCompari
     Parameters
     ----------
     reference, detections : Detections
-        Two detections are equal if they have the same label, and their scores, the corners of their boxes in pixels
-        and their masks are within the tolerances.  Masks are compared if both have them.  Of several detections within
+        Two detections are equal if they have the same label, and their scores, the corners of their boxes in pixels,
+        rotated as they are, their keypoints and their masks are within the tolerances.  Masks, keypoints and rotated
+        boxes are compared if both have them.  Of several detections within
         the tolerances, the one with the most similar mask is paired.  Boxes that are those of the masks say no more
         than these, and are not compared: a single pixel moves them by one.
 
@@ -96,14 +98,17 @@ def compare_image(reference: Detections, detections: Detections) -> ImageCompari
     """
     with_masks = reference.has_masks and detections.has_masks
     boxes_of_masks = with_masks and _boxes_are_of_masks(reference) and _boxes_are_of_masks(detections)
+    with_keypoints = reference.keypoints is not None and detections.keypoints is not None
+    found, expected = _rows(detections, reference), _rows(reference, detections)
     matches = match_detections(
-        _rows(detections),
+        found,
         detections.labels,
-        _rows(reference),
+        expected,
         reference.labels,
-        box_tolerance=np.inf if boxes_of_masks else TOLERANCES.of(np.abs(reference.boxes).max(1, initial=0)),
+        box_tolerance=np.inf if boxes_of_masks else TOLERANCES.of(reach(expected)),
         score_tolerance=TOLERANCES.of(reference.scores),
         overlaps=partial(_overlaps, reference, detections) if with_masks else None,
+        is_equal=partial(_have_keypoints_of, reference, detections) if with_keypoints else None,
     )
     matched = np.flatnonzero(matches >= 0)
     partners = matches[matched]
@@ -111,7 +116,7 @@ def compare_image(reference: Detections, detections: Detections) -> ImageCompari
         matches=matches,
         other_masks=_other_masks(reference, detections, matches),
         extra=np.setdiff1d(np.arange(len(detections)), partners),
-        max_box_diff=float(np.abs(detections.boxes[partners] - reference.boxes[matched]).max(initial=0)),
+        max_box_diff=float(_corner_differences(found[partners], expected[matched]).max(initial=0)),
         max_score_diff=float(np.abs(detections.scores[partners] - reference.scores[matched]).max(initial=0)),
         same_object=_same_object(reference, detections, matches),
     )
@@ -135,9 +140,31 @@ def _same_object(reference: Detections, detections: Detections, matches: NDArray
     return pairs
 
 
-def _rows(detections: Detections) -> NDArray[np.float64]:
-    """Return boxes with scores, (N, 5)."""
-    return np.column_stack([detections.boxes, detections.scores]).astype(np.float64)
+def _rows(detections: Detections, others: Detections) -> NDArray[np.float64]:
+    """Return boxes with scores, (N, 5), or (N, 6) if those of both are rotated."""
+    boxes = detections.rotated_boxes
+    if boxes is None or others.rotated_boxes is None:
+        boxes = detections.boxes
+    return np.column_stack([boxes, detections.scores]).astype(np.float64)
+
+
+def _corner_differences(rows: NDArray[np.float64], expected: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the largest difference of a corner's coordinate of each pair of boxes, (N,)."""
+    pairs = zip(rows, expected, strict=True)
+    return np.array([distances(row[None], target)[0] for row, target in pairs], np.float64)
+
+
+def _have_keypoints_of(reference: Detections, detections: Detections, index: int) -> NDArray[np.bool_]:
+    """Return which detections have a reference's keypoints, (N,): their positions, and their scores."""
+    points, target = detections.keypoints, reference.keypoints
+    assert points is not None
+    assert target is not None
+    if points.shape[1:] != target.shape[1:]:
+        return np.zeros(len(points), bool)
+    expected = target[index].astype(np.float64)
+    limits = TOLERANCES.of(np.abs(expected))
+    limits[:, :2] = limits[:, :2].max(initial=0)  # one for all positions, as of a box's corners
+    return np.asarray((np.abs(points - expected) <= limits).all((1, 2)))
 
 
 def _other_masks(reference: Detections, detections: Detections, matches: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -288,7 +315,7 @@ class Comparison:
         """Add the differences, (2, N), of the detections that show the same object."""
         matched = np.flatnonzero(same_object >= 0)
         partners = same_object[matched]
-        of_boxes = np.abs(detections.boxes[partners] - reference.boxes[matched]).max(axis=1, initial=0)
+        of_boxes = _corner_differences(_rows(detections, reference)[partners], _rows(reference, detections)[matched])
         self.same_object += len(matched)
         self._drifts.append(
             np.array([of_boxes, np.abs(detections.scores[partners] - reference.scores[matched])], float)

@@ -53,7 +53,7 @@ def write_report(parity: Parity, path: str | os.PathLike[str], *, subject: str, 
 
 
 def _model(parity: Parity, column: Column) -> dict[str, Any]:
-    """Return what the template shows of a model beside its numbers."""
+    """Return the entries of a model in the template, beside its numbers."""
     detections = column.detections
     return {
         "column": column,

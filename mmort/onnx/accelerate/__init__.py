@@ -78,5 +78,5 @@ def accelerate(
     nothing to replace
     """
     with needed_by("mmort.onnx.accelerate"):
-        from mmort.onnx.accelerate.pipeline import accelerate_file
+        from mmort.onnx.accelerate.accelerate_file import accelerate_file
     return accelerate_file(path, output, inputs, force=force)

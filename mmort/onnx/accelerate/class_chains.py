@@ -12,7 +12,7 @@ from mmort.onnx.graph.patterns import Replacement, array, climb, constant, integ
 
 
 class _Selection(NamedTuple):
-    """What the chains of all classes have in common."""
+    """The nodes and tensors that the chains of all classes share."""
 
     scores: ir.Value
     """Of all candidates, (N, classes)."""
@@ -92,7 +92,7 @@ def _max_count(best: ir.Node, passing: ir.Node) -> int | None:
 
 
 def _joined(values: list[ir.Value]) -> ir.Value | None:
-    """Return what a Concat of just these values along their first axis gives, or None if there is none."""
+    """Return the output of a Concat of exactly these values along their first axis, or None if there is none."""
     for user in values[0].consumers():
         if user.op_type == "Concat" and list(user.inputs) == values and integer(user, "axis", 0) == 0:
             return user.outputs[0]

@@ -29,7 +29,7 @@ _SUFFIX = "_kernel_time"
 
 
 def run_once(model: onnx.ModelProto, values: Sequence[Any]) -> dict[str, Run]:
-    """Return what each node does in a first run, by name; its seconds are longer than those of later runs.
+    """Return the measurements of each node in a first run, by name, whose seconds are longer than those of later runs.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def _profile(session: Any) -> list[dict[str, Any]]:
 
 
 def _nodes(events: list[dict[str, Any]], skipped_runs: int) -> dict[str, Run]:
-    """Return what each node did after the runs to skip; its seconds are those of its fastest run."""
+    """Return the measurements of each node after the runs to skip; the seconds are those of its fastest run."""
     ends = [event["ts"] + event["dur"] for event in events if event["name"] == "model_run"]
     seconds: dict[str, list[float]] = {}
     inputs: dict[str, list[tuple[str, list[int]]]] = {}

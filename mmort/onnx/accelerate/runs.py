@@ -1,4 +1,4 @@
-"""What the nodes of a model did when it was run."""
+"""Measurements of the nodes of a model in a run: times, types and shapes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mmort.onnx.graph.patterns import name_of
 
 
 class Run(NamedTuple):
-    """What a node did when the model was run."""
+    """The measurements of a node."""
 
     seconds: float
     types: tuple[str, ...]
@@ -20,9 +20,9 @@ class Run(NamedTuple):
 
 
 Runs = Mapping[str, Run]
-"""What nodes did, by their names."""
+"""Measurements of nodes, by their names."""
 
 
 def run_of(node: ir.Node, runs: Runs) -> Run:
-    """Return what a node did."""
+    """Return the measurements of a node."""
     return runs[name_of(node)]

@@ -69,7 +69,7 @@ def _reads_shape(user: ir.Node) -> bool:
 
 
 def _writing(node: ir.Node, runs: Runs) -> _Writing | None:
-    """Return what a node writes, or None if it writes no whole rows, or did not run."""
+    """Return the rows that a node writes, or None if it writes no whole rows, or did not run."""
     if node.op_type not in ("ScatterND", "ScatterElements") or name_of(node) not in runs:
         return None
     data, indices, updates = node.inputs

@@ -19,6 +19,9 @@ from typing import Any
 import torch
 from onnxscript.rewriter.pattern import MatchResult, SimplePatternMatcher
 
+_OF_RECURRENCES = "._flat_weights["
+"""In the warning that LSTM and GRU keep a list of their weights, which it takes for new ones."""
+
 _KNOWN_WARNINGS = (
     "`isinstance(treespec, LeafSpec)` is deprecated",
     "You are using the legacy TorchScript-based ONNX export",
@@ -26,8 +29,16 @@ _KNOWN_WARNINGS = (
     "# The axis name: ",  # shared with another input, or with another axis that always has the same size
     *(f"The shape inference of {domain}::" for domain in ("mmcv", "mmdeploy", "mmort")),
 )
-_LOGGERS = "torch.onnx._internal.exporter._registration", "torch.export._trace"
-_KNOWN_LOGS = "torchvision is not installed", "always_classified is unsupported"
+_LOGGERS = (
+    "torch.onnx._internal.exporter._registration",
+    "torch.onnx._internal.exporter._schemas",
+    "torch.export._trace",
+)
+_KNOWN_LOGS = (
+    "torchvision is not installed",
+    "always_classified is unsupported",
+    "Missing annotation for parameter",  # of torch 2.9: a line for each argument of each translation of ours
+)
 _GRAPHS = ("def forward(", "class GraphModule(")  # torch.export prints its partial graph if it fails
 _TRACER_WARNING = "TracerWarning"  # the name of a class that torch's stubs do not have
 
@@ -56,7 +67,7 @@ def quiet() -> Iterator[list[str]]:
         if warning.category.__name__ == _TRACER_WARNING:
             text = str(warning.message).split(". ")[0]
             traced.append(f"{text} ({warning.filename}:{warning.lineno})")
-        elif not str(warning.message).startswith(_KNOWN_WARNINGS):
+        elif not (str(warning.message).startswith(_KNOWN_WARNINGS) or _OF_RECURRENCES in str(warning.message)):
             warnings.warn_explicit(
                 warning.message, warning.category, warning.filename, warning.lineno, source=warning.source
             )

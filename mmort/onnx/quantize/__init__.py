@@ -80,5 +80,5 @@ def quantize(
     left 1 (Conv_1): no further layer, so results are predictions
     """
     with needed_by("mmort.onnx.quantize"):
-        from mmort.onnx.quantize.pipeline import quantize_file
+        from mmort.onnx.quantize.quantize_file import quantize_file
     return quantize_file(path, output, calibration, max_loss=max_loss, force=force)

@@ -24,7 +24,8 @@ def upgrade(
     - Attributes get their current names; strides, paddings and dilations become pairs.
     - Weights are no longer listed as inputs of the graph.  An input with a default that may have other sizes stays.
     - Imports of mmort's domains are added and removed to match the nodes.
-    - Opsets below 18 become 18, by ``onnx.version_converter``.
+    - Opsets below 18 become 18, by ``onnx.version_converter``; a Resize or Upsample of an opset up to 10 keeps its
+      coordinates.
     - The version of the file format is raised to what that needs, or lowered to 10 if nothing needs more.
 
     Parameters

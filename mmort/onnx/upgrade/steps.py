@@ -6,15 +6,16 @@ Old domains and names of attributes are those of the operators' rows, in ``_kern
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import onnx
 import onnx.defs
 import onnx.helper
+import onnx.numpy_helper
 import onnx.version_converter
 
 from mmort import schemas
-from mmort.onnx.graph import files, inspection
+from mmort.onnx.graph import files, inspection, structure
 
 OPSET = 18
 """Older opsets are converted to this one, which every ONNX Runtime that mmort's library supports knows."""
@@ -135,11 +136,64 @@ def _opset(model: onnx.ModelProto) -> Iterator[str]:
     version = model.ir_version
     model.ir_version = inspection.needed_format(model)  # 3 would want weights among the inputs
     try:
+        _refuse_hardmax(model, opset)
         model.CopyFrom(onnx.version_converter.convert_version(model, OPSET))
+        if opset <= LAST_WITH_CORNERS:
+            _keep_corners(model)
     except Exception as error:  # the converter's and the checker's exceptions have no common base class
         raise ValueError(f"upgrade: opset {opset} cannot be converted to {OPSET}: {error}") from None
     model.ir_version = version
     yield f"opset {opset}: {OPSET} now"
+
+
+LAST_WITH_CORNERS = 10
+"""The last opset whose Resize and Upsample align the corners of pixels; newer ones align centres by default."""
+
+
+def _refuse_hardmax(model: onnx.ModelProto, opset: int) -> None:
+    """Refuse a Hardmax of all axes from one on, of which onnx.version_converter makes one of that axis alone."""
+    for node in inspection.every_node(model):
+        if node.op_type == "Hardmax" and node.domain in ("", "ai.onnx") and opset < FIRST_WITH_ONE_AXIS:
+            axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 1)
+            if axis != -1:
+                raise ValueError(f"axis of {inspection.name_of(node)} must be -1, the only one, got axis {axis}")
+
+
+FIRST_WITH_ONE_AXIS = 13
+"""The first opset whose Hardmax has one axis."""
+
+
+def _keep_corners(model: onnx.ModelProto) -> None:
+    """Give each Resize the coordinates of the old operator, which onnx.version_converter drops."""
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    for node in inspection.every_node(model):
+        for graph in structure.graphs(node):
+            constants |= {tensor.name: tensor for tensor in graph.initializer}
+        for attribute in node.attribute if node.op_type == "Constant" else ():
+            constants[node.output[0]] = attribute.t
+    for node in inspection.every_node(model):
+        if node.op_type == "Resize" and node.domain in ("", "ai.onnx"):
+            kept = [attribute for attribute in node.attribute if attribute.name == "mode"]
+            if not kept or kept[0].s == b"nearest":
+                kept.append(onnx.helper.make_attribute("nearest_mode", _nearest_mode(node, constants)))
+            kept.append(onnx.helper.make_attribute("coordinate_transformation_mode", "asymmetric"))
+            del node.attribute[:]
+            node.attribute.extend(kept)
+
+
+def _nearest_mode(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> str:
+    """Return how the old operator rounds: ONNX Runtime's rounds down where it enlarges, and up where it reduces."""
+    tensor = constants.get(node.input[2])
+    scales = None if tensor is None else onnx.numpy_helper.to_array(tensor)
+    if scales is not None and (scales >= 1).all():
+        return "floor"
+    if scales is not None and (scales <= 1).all():
+        return "ceil"
+    given = "computed ones" if scales is None else scales.tolist()
+    raise ValueError(
+        f"{inspection.name_of(node)} resizes to the nearest pixel, and scales must be constants, all of which enlarge, "
+        f"or all of which reduce, got {given}"
+    )
 
 
 def _format(model: onnx.ModelProto) -> Iterator[str]:

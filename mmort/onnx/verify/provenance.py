@@ -43,6 +43,8 @@ _UNUSED = "cubic_coeff_a", "momentum"
 
 _BATCH_NORMS = _aten._native_batch_norm_legit_no_training.default, _aten.batch_norm.default
 
+_RECURRENCES = _aten.lstm.input, _aten.gru.input
+
 _VARIANCES = torch.ops.prims.var.default, _aten.var.correction, _aten.var_mean.correction
 
 _Array = NDArray[Any]
@@ -137,10 +139,23 @@ class _Numbers:
     def _read(self, nodes: Iterable[fx.Node], array: _Array) -> Iterator[_Array]:
         """Yield the program's constant tensors of an array's size that nodes read or are."""
         for node in nodes:
+            if node.target in _RECURRENCES:
+                yield from (weights for weights in self._joined_weights(node) if weights.size == array.size)
             for argument in (node, *node.all_input_nodes):
                 tensor = self._tensor(argument)
                 if tensor is not None and tensor.size == array.size:
                     yield tensor.astype(array.dtype)
+
+    def _joined_weights(self, node: fx.Node) -> Iterator[_Array]:
+        """Yield the weights of each layer of a recurrence as ONNX has them: both directions in one, and all biases."""
+        arguments = arguments_by_name(node.target, node.args, node.kwargs)
+        tensors, kinds = [self._tensor(weight) for weight in arguments["params"]], 4 if arguments["has_biases"] else 2
+        per_layer = len(tensors) // arguments["num_layers"]
+        for start in range(0, len(tensors), per_layer):
+            layer = tensors[start : start + per_layer]
+            of_kinds = [layer[kind::kinds] for kind in range(kinds)]
+            for joined in (*of_kinds[:2], [bias for biases in of_kinds[2:] for bias in biases]):
+                yield np.concatenate([tensor.ravel() for tensor in joined if tensor is not None] or [np.zeros(0)])
 
     def _tensor(self, node: Any) -> _Array | None:
         """Return a constant tensor of the program."""

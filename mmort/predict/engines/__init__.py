@@ -1,1 +1,1 @@
-"""What runs a detector's file: ONNX Runtime, OpenVINO, or processes of Ray."""
+"""Engines that run a detector's file: ONNX Runtime, OpenVINO, or processes of Ray."""

@@ -16,7 +16,7 @@ from mmort.contract import DETECTION, Interface, MaskFormat, Task, read
 from mmort.contract.tasks import IMG_SHAPE, ORI_SHAPE, TASKS
 from mmort.limits import MAX_THREADS
 from mmort.predict.engines.open_session import open_session
-from mmort.predict.text_encoder import TextEncoder, Words, merged
+from mmort.predict.text_encoder import EncodedNames, TextEncoder, merged
 
 ADVICE_WITH_CONFIG = "mmort adopt MODEL.onnx --config CONFIG.py --output FILE.onnx writes it into the file"
 """What helps with a file that does not state its preprocessing, as MMDetection's and MMDeploy's do not."""
@@ -65,6 +65,7 @@ class DetectorFile:
     Attributes
     ----------
     path : str
+        Absolute, so that another working directory makes no difference.
     contract : DetectorContract
     threads : int or None
         Threads for the operators; None is one for each core.
@@ -87,7 +88,8 @@ class DetectorFile:
     def __init__(
         self, path: str, interface: Interface, *, threads: int | None, parallel: int, **of_engine: Any
     ) -> None:
-        self.path, self.threads, self.parallel, self.contract = path, threads, parallel, read(path, interface)
+        self.path, self.threads, self.parallel = os.path.abspath(path), threads, parallel
+        self.contract = read(path, interface)
         self._options = {"threads": threads, "parallel": parallel, **of_engine}
         if self.contract.takes_proposals:
             raise ValueError(
@@ -102,7 +104,14 @@ class DetectorFile:
         )
         self.input_shape = self.contract.input_shape
         self.prompt: Prompt | None = None
-        self._words: tuple[Words, ...] = ()
+        self._words: tuple[EncodedNames, ...] = ()
+
+    @property
+    def computed_by(self) -> dict[str, Any]:
+        """What detections depend on beside the file and its inputs, by name."""
+        return {name: value for name, value in self._options.items() if name in ("providers", "precision")} | {
+            "engine": self.engine
+        }
 
     @property
     def has_masks(self) -> bool:
@@ -176,7 +185,7 @@ class DetectorFile:
         outputs = self._run_words(feeds)
         return merged([(words.count, chunk) for words, chunk in zip(self._words, outputs, strict=True)])
 
-    def _set_words(self, words: tuple[Words, ...]) -> None:
+    def _set_words(self, words: tuple[EncodedNames, ...]) -> None:
         """Let the detector look for the words of some chunks."""
         self._words = words
 

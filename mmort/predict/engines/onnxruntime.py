@@ -16,7 +16,7 @@ from mmort.predict.engines.io_binding import BoundSession
 from mmort.predict.engines.network import DetectorFile, require_counts
 from mmort.predict.engines.open_session import open_session
 from mmort.predict.engines.splitting import SplitSession, split_session
-from mmort.predict.text_encoder import Words
+from mmort.predict.text_encoder import EncodedNames
 
 
 class OnnxRuntime(DetectorFile):
@@ -78,7 +78,7 @@ class OnnxRuntime(DetectorFile):
         )
         self._bound = BoundSession(self.session, self.contract.outputs) if io_binding else None
 
-    def _set_words(self, words: tuple[Words, ...]) -> None:
+    def _set_words(self, words: tuple[EncodedNames, ...]) -> None:
         super()._set_words(words)
         if len(words) > 1 and self._split is None and self._bound is None:
             self._split = split_session(self.path, TEXT_INPUTS, self.contract.outputs, self._open)

@@ -1,4 +1,4 @@
-"""Opening a file in ONNX Runtime: what is no ONNX file, and what this ONNX Runtime cannot run, is refused in words."""
+"""Opening a file in ONNX Runtime; other kinds of files, and models that it cannot run, are errors that say why."""
 
 from __future__ import annotations
 

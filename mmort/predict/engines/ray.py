@@ -199,7 +199,7 @@ def _local_settings() -> dict[str, Any]:
 
 
 class _Worker:
-    """What runs in each of Ray's workers."""
+    """The predictor in each of Ray's workers."""
 
     def __init__(self, predictor: Predictor, batch_size: int) -> None:
         self.predictor, self.batch_size = predictor, batch_size

@@ -84,7 +84,7 @@ class EfficientDetSepBNHead(DenseHead):
         return (*logits, *deltas)
 
     def tower(self, convolutions: nn.ModuleList, norms: Any, level: int, x: Tensor) -> Tensor:
-        """Return what a tower makes of a level's map [N, C, h, w]."""
+        """Apply a tower to a level's map [N, C, h, w]."""
         for convolution, norms_of_levels in zip(convolutions, norms, strict=True):
             x = self.swish(norms_of_levels[level](convolution(x)))
         return x

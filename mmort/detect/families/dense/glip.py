@@ -47,7 +47,7 @@ _BLOCK = _HEAD + r"dyhead_tower\.(\d+)\."
 
 
 @dataclass(frozen=True)
-class Words:
+class EncodedCaption:
     """A caption of T tokens as the detector reads it; numbers are there for both dtypes that it may compute in.
 
     Attributes
@@ -61,7 +61,7 @@ class Words:
     shares: Mapping[torch.dtype, Tensor]
 
     @classmethod
-    def of(cls, text: Text, features: Tensor) -> Words:
+    def of(cls, text: Text, features: Tensor) -> EncodedCaption:
         """Return the words of a text, with features in float64."""
         return cls({dtype: features.to(dtype) for dtype in DTYPES}, {dtype: text.shares.to(dtype) for dtype in DTYPES})
 
@@ -165,7 +165,7 @@ class GLIPHead(DenseHead):
         self.scales = nn.ModuleList(Scale() for _ in range(LEVELS))
 
     def forward(  # type: ignore[override]
-        self, features: Sequence[Tensor], chunks: Sequence[Words]
+        self, features: Sequence[Tensor], chunks: Sequence[EncodedCaption]
     ) -> tuple[Tensor, ...]:
         """Return for each chunk of words the logits of words [N, h*w, T] by level, and maps as `DenseHead` does."""
         outputs: list[Tensor] = []
@@ -223,7 +223,7 @@ class GLIP(DenseDetector):
 
     Attributes
     ----------
-    words : tuple of Words
+    words : tuple of EncodedCaption
         Of each chunk of the names; empty until `set_texts`.
     """
 
@@ -253,14 +253,14 @@ class GLIP(DenseDetector):
                 "detect.build: language_model and lang_model_name of bbox_head must have the same channels, got "
                 f"{self.language_model.dims} and {self.bbox_head.text_dims}"
             )
-        self.words: tuple[Words, ...] = ()
+        self.words: tuple[EncodedCaption, ...] = ()
 
     def set_texts(self, prompt: Prompt, vocabulary: str | os.PathLike[str] | None = None) -> None:
         words, limits = [], self.language_model.limits(self.test_cfg.chunked_size)
         for text in self.language_model.texts(prompt, vocabulary, limits):
             if len(text.tokens.ids) > MAX_TOKENS:
                 raise ValueError(f"texts must have at most {MAX_TOKENS} tokens together, got {len(text.tokens.ids)}")
-            words.append(Words.of(text, text.last if self.bbox_head.early_fuse else text.features))
+            words.append(EncodedCaption.of(text, text.last if self.bbox_head.early_fuse else text.features))
         self.words, self.classes = tuple(words), prompt.names
 
     @property

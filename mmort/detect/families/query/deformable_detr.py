@@ -181,7 +181,7 @@ class DeformableDETR(QueryDetector):
         return self.decode(*self.encoded(features, input, limits))
 
     def encoded(self, features: Sequence[Tensor], input: Tensor, limits: Tensor) -> tuple[Tensor, Pyramid]:
-        """Return what the encoder makes of the maps, [N, P, D], and the pyramid of these."""
+        """Encode the maps; return the memory [N, P, D], and the pyramid of its levels."""
         pyramid = Pyramid.of(features, input, limits, self.positional_encoding, self.level_embed)
         return self.encoder(pyramid), pyramid
 

@@ -28,7 +28,7 @@ class DINODecoder(DeformableDecoder):
         self.norm = nn.LayerNorm(dims)
 
     def positions(self, boxes: Tensor) -> Tensor:
-        """Return what is added to queries with boxes [N, Q, 4] where they are compared, [N, Q, D]."""
+        """Return the position embeddings [N, Q, D] of queries with boxes [N, Q, 4]."""
         return self.ref_point_head(waves_of_references(boxes, self.embed_dims // 2))
 
 

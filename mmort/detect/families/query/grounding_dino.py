@@ -70,7 +70,7 @@ class GroundingDecoderEntries(DeformableDecoderEntries):
 
 
 @dataclass(frozen=True)
-class Words:
+class EncodedCaption:
     """A caption of T tokens as the detector reads it.
 
     Attributes
@@ -93,7 +93,7 @@ class Words:
     shares: Tensor
 
     @classmethod
-    def of(cls, features: Tensor, positions: Tensor, shares: Tensor) -> Words:
+    def of(cls, features: Tensor, positions: Tensor, shares: Tensor) -> EncodedCaption:
         """Return the words of features [1, T, D] of tokens, their positions [1, T] in sub-sentences, and shares."""
         return cls(
             features=features,
@@ -113,7 +113,7 @@ class GroundingEncoder(DeformableEncoder):
         self.text_layers = nn.ModuleList(EncoderLayer(entries.text_layer_cfg) for _ in range(count))
         self.fusion_layers = nn.ModuleList(FusionLayer(entries.fusion_layer_cfg) for _ in range(count))
 
-    def fused(self, pyramid: Pyramid, words: Words) -> tuple[Tensor, Tensor]:
+    def fused(self, pyramid: Pyramid, words: EncodedCaption) -> tuple[Tensor, Tensor]:
         """Return the memory of the cells [N, P, D] and that of the words [N, T, D]."""
         x, references = pyramid.cells, pyramid.references(pyramid.centres)
         text = words.features.expand(x.shape[0], -1, -1)
@@ -224,7 +224,7 @@ class GroundingDINO(DINO):
 
     Attributes
     ----------
-    words : tuple of dict of dtype to Words
+    words : tuple of dict of dtype to EncodedCaption
         Of each chunk of the names, for both dtypes that the detector may compute in; empty until `set_texts`.
     """
 
@@ -276,7 +276,7 @@ class GroundingDINO(DINO):
         self.limits = model.language_model.limits(
             self.test_cfg.chunked_size, model.bbox_head.contrastive_cfg.max_text_len
         )
-        self.words: tuple[Mapping[torch.dtype, Words], ...] = ()
+        self.words: tuple[Mapping[torch.dtype, EncodedCaption], ...] = ()
 
     def build_queries(self, model: QueryModelEntries) -> None:
         self.query_embedding = nn.Embedding(model.num_queries, model.encoder.embed_dims)
@@ -284,7 +284,7 @@ class GroundingDINO(DINO):
     def set_texts(self, prompt: Prompt, vocabulary: str | os.PathLike[str] | None = None) -> None:
         inputs = bert_inputs(prompt, self.language_model.tokenizer(vocabulary), self.limits)
         self.words = tuple(
-            {dtype: Words.of(features.to(dtype), positions, shares.to(dtype)) for dtype in DTYPES}
+            {dtype: EncodedCaption.of(features.to(dtype), positions, shares.to(dtype)) for dtype in DTYPES}
             for features, positions, shares in map(self._text_encoder().text, inputs)
         )
         self.classes = prompt.names
@@ -317,25 +317,25 @@ class GroundingDINO(DINO):
     def forward(self, input: Tensor, img_shape: Tensor | None = None, *text: Tensor) -> tuple[Tensor, ...]:
         """Detect objects in a batch of images; see `Detector.forward`.  `text` is what `set_texts` sets otherwise."""
         limits = image_limits(input, img_shape)  # [N, 1, 4]
-        chunks = [Words.of(*text)] if text else self._chunks(input.dtype)
+        chunks = [EncodedCaption.of(*text)] if text else self._chunks(input.dtype)
         detections = []
         for words, (logits, boxes) in zip(chunks, self._found(input, limits, chunks), strict=True):
             scores = logits.sigmoid() @ words.shares
             detections.append((*best_pairs(scores, boxes, limits, self.max_per_image), scores.shape[2]))
         return merged(detections)
 
-    def _chunks(self, dtype: torch.dtype) -> list[Words]:
+    def _chunks(self, dtype: torch.dtype) -> list[EncodedCaption]:
         """Return the words that are set."""
         if not self.words:
             raise ValueError("detect: texts must be set before Grounding DINO detects: set_texts")
         return [words[dtype] for words in self.words]
 
-    def _found(self, input: Tensor, limits: Tensor, chunks: Sequence[Words]) -> list[tuple[Tensor, Tensor]]:
+    def _found(self, input: Tensor, limits: Tensor, chunks: Sequence[EncodedCaption]) -> list[tuple[Tensor, Tensor]]:
         """Return the logits of words and the boxes, for each chunk of the names."""
         pyramid = Pyramid.of(self.levels(input), input, limits, self.positional_encoding, self.level_embed)
         return [self._found_words(pyramid, words) for words in chunks]
 
-    def _found_words(self, pyramid: Pyramid, words: Words) -> tuple[Tensor, Tensor]:
+    def _found_words(self, pyramid: Pyramid, words: EncodedCaption) -> tuple[Tensor, Tensor]:
         """Return the logits of words [N, Q, T], without padding, and the boxes [N, Q, 4]."""
         memory, text = self.encoder.fused(pyramid, words)
         scored = text[:, : words.shares.shape[0]]

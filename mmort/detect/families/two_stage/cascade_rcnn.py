@@ -51,7 +51,7 @@ class BoxCascade(RoIHead):
         return heads[-1].detect(boxes, used, mean(all_logits), deltas, limits, self.test_cfg)
 
     def pool(self, stage: int, features: list[Tensor], rois: Tensor) -> Tensor:
-        """Return what a stage's box head takes, [R, C, h, w], for regions [R, 5]."""
+        """Return the input of a stage's box head, [R, C, h, w], for regions [R, 5]."""
         return self.bbox_roi_extractor[stage](features, rois)
 
 

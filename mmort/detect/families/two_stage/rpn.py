@@ -54,7 +54,7 @@ class RPN(Detector):
         check_size_of_original("test_cfg.rpn.nms.offset", self.rpn_head.test_cfg.nms.offset)
 
     def name_classes(self, names: Sequence[str]) -> None:
-        """Take over no names: the checkpoint's are those of the data set, and label 0 is none of them."""
+        """Ignore the names of the data set's classes: label 0 of proposals is not one of them."""
 
     @property
     def heads(self) -> tuple[str, ...]:

@@ -52,11 +52,15 @@ class RTMDetSepBNHeadModule(DistanceModule):
         return nn.ModuleList(nn.Conv2d(channels, numbers, size, padding=size // 2) for _ in self.strides)
 
     def forward(self, features: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Return logits of classes [N, C, h, w], and distances in strides [N, 4, h, w], each by level."""
+        """Return logits of classes [N, C, h, w], and what `regressed` returns, each by level."""
         for_classes = [convs(x) for convs, x in zip(self.cls_convs, features, strict=True)]
-        for_boxes = [convs(x) for convs, x in zip(self.reg_convs, features, strict=True)]
         logits = [predict(x) for predict, x in zip(self.rtm_cls, for_classes, strict=True)]
-        return (*logits, *(predict(x) for predict, x in zip(self.rtm_reg, for_boxes, strict=True)))
+        return (*logits, *self.regressed(features))
+
+    def regressed(self, features: Sequence[Tensor]) -> list[Tensor]:
+        """Return distances in strides [N, 4, h, w], by level, and what else is regressed."""
+        for_boxes = [convs(x) for convs, x in zip(self.reg_convs, features, strict=True)]
+        return [predict(x) for predict, x in zip(self.rtm_reg, for_boxes, strict=True)]
 
 
 class RTMDetHead(DistanceHead):

@@ -12,6 +12,7 @@ from mmort.detect.parts.backbones import (
     hourglass,
     hrnet,
     mobilenet_v2,
+    ppyoloe,
     pvt,
     regnet,
     res2net,
@@ -22,4 +23,6 @@ from mmort.detect.parts.backbones import (
     timm,
     vit,
     yolo,
+    yolov6,
+    yolov7,
 )

@@ -36,12 +36,12 @@ class SpatialReductionAttention(nn.Module):
             self.norm = normalization(entries.norm_cfg, channels)[1]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return what tokens [N, H, W, C] become."""
+        """Transform tokens [N, H, W, C]."""
         keys = self.norm(self.sr(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)) if self.reduces else x
         return torch.unflatten(self.attend(x.flatten(1, 2), keys.flatten(1, 2)), 1, x.shape[1:3])
 
     def attend(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Return what queries [N, L, C] find among keys [N, S, C]."""
+        """Attend from queries [N, L, C] to keys [N, S, C]."""
         attention, channels = self.attn, queries.shape[2]
         weight, bias = attention.in_proj_weight, attention.in_proj_bias
         first, second = (None, None) if bias is None else (bias[:channels], bias[channels:])
@@ -65,7 +65,7 @@ class MixFeedForward(nn.Module):
         self.layers = nn.Sequential(first, *middle, activation(act_cfg), nn.Identity(), last)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return what tokens [N, H, W, C] become."""
+        """Transform tokens [N, H, W, C]."""
         return self.layers(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
 
 

@@ -132,7 +132,7 @@ class Bottleneck(nn.Module):
         self.norm2_name = add_norm(self, settings.norm_cfg, width, 2)
 
     def middle(self, x: Tensor) -> Tensor:
-        """Return what comes between the two 1x1 convolutions."""
+        """Apply the layer between the two 1x1 convolutions."""
         return torch.relu(getattr(self, self.norm2_name)(self.conv2(x)))
 
     def sum(self, x: Tensor) -> Tensor:
@@ -147,7 +147,7 @@ class Bottleneck(nn.Module):
         return torch.relu(self.sum(x))
 
     def _plugged(self, position: int, x: Tensor) -> Tensor:
-        """Return what the plugins after a convolution make of its maps."""
+        """Apply the plugins that follow a convolution to its maps."""
         for name in self.plugins[position]:
             x = self.get_submodule(name)(x)
         return x
@@ -303,7 +303,7 @@ def group_width(entries: ResNet.Entries, channels: int) -> int:
 
 
 def block_settings(entries: ResNetEntries, stage: int, width: int | None = None, groups: int = 1) -> BlockSettings:
-    """Return what the blocks of a stage, counted from 0, have in common."""
+    """Return the settings shared by the blocks of a stage, counted from 0."""
     dcn = entries.dcn if entries.stage_with_dcn[stage] else None
     if dcn and read_entries("backbone.dcn", DeformableStageEntries, dcn).fallback_on_stride:
         dcn = None

@@ -39,7 +39,7 @@ class WindowAttention(nn.Module):
         self.proj = nn.Linear(channels, channels)
 
     def forward(self, windows: Tensor, mask: Tensor | None) -> Tensor:
-        """Return what the tokens of windows [N, W, T, C] become, with a mask [W, T, T] that is added to the logits."""
+        """Attend within windows [N, W, T, C], with a mask [W, T, T] that is added to the logits."""
         qkv = torch.unflatten(self.qkv(windows), 3, (3, self.heads, -1))  # [N, W, T, 3, heads, C / heads]
         query, key, value = qkv.permute(3, 0, 1, 4, 2, 5).unbind(0)  # [N, W, heads, T, C / heads]
         index = self.get_buffer("relative_position_index")
@@ -59,7 +59,7 @@ class ShiftedWindows(nn.Module):
         self.w_msa = attention
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return what tokens [N, H, W, C] become."""
+        """Transform tokens [N, H, W, C]."""
         window = self.window
         height, width = x.shape[1:3]
         rows, columns = chunks(height, window), chunks(width, window)
@@ -74,7 +74,7 @@ class ShiftedWindows(nn.Module):
         return x[:, :height, :width]
 
     def _mask(self, rows: int, columns: int, device: torch.device) -> Tensor:
-        """Return what is added to the logits in each window, [rows * columns, window ** 2, window ** 2]."""
+        """Return the mask added to the logits of each window, [rows * columns, window ** 2, window ** 2]."""
 
         def sides(count: int) -> Tensor:
             """Return for each position of each window which side of the map it is from, [count, window]."""
@@ -103,7 +103,7 @@ class SwinBlock(nn.Module):
         self.ffn = FFN(FFNEntries(embed_dims=channels, feedforward_channels=inner, act_cfg=entries.act_cfg))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return what tokens [N, H, W, C] become."""
+        """Transform tokens [N, H, W, C]."""
         x = x + self.attn(self.norm1(x))
         return self.ffn(self.norm2(x), x)
 

@@ -61,7 +61,7 @@ class RotaryAttention(nn.Module):
         self.proj = nn.Linear(channels, channels)
 
     def forward(self, windows: Tensor, angles: Tensor) -> Tensor:
-        """Return what the tokens of windows [N, W, T, C] become; `angles` are those of T tokens."""
+        """Attend within windows [N, W, T, C]; `angles` are those of T tokens."""
         query = rotated(self._heads(F.linear(windows, self.q_proj.weight, self.q_bias)), angles)
         key = rotated(self._heads(self.k_proj(windows)), angles)
         value = self._heads(F.linear(windows, self.v_proj.weight, self.v_bias))
@@ -101,7 +101,7 @@ class RelativeAttention(nn.Module):
             self.rel_pos_w = nn.Parameter(torch.zeros(2 * side - 1, channels // self.heads))
 
     def forward(self, windows: Tensor, size: tuple[int, int]) -> Tensor:
-        """Return what the tokens of windows [N, W, T, C] of `size` become."""
+        """Attend within windows [N, W, T, C] of `size`."""
         qkv = torch.unflatten(self.qkv(windows), 3, (3, self.heads, -1))  # [N, W, T, 3, heads, C / heads]
         query, key, value = qkv.permute(3, 0, 1, 4, 2, 5).unbind(0)  # [N, W, heads, T, C / heads]
         logits = query * self.scale @ key.transpose(3, 4)
@@ -145,12 +145,12 @@ class ViTBlock(nn.Module):
         self.attn, self.mlp = attention, mlp
 
     def forward(self, x: Tensor, positions: Any) -> Tensor:
-        """Return what tokens [N, H, W, C] become; `positions` are those of a window, or of the map."""
+        """Transform tokens [N, H, W, C]; `positions` are those of a window, or of the map."""
         x = x + self._attend(self.norm1(x), positions)
         return x + self.mlp(self.norm2(x))
 
     def _attend(self, x: Tensor, positions: Any) -> Tensor:
-        """Return what the attention adds to tokens [N, H, W, C]."""
+        """Return the attention's contribution to tokens [N, H, W, C]."""
         height, width = x.shape[1:3]
         if not self.window:
             return torch.unflatten(self.attn(x.flatten(1, 2)[:, None], positions)[:, 0], 1, (height, width))
@@ -215,7 +215,7 @@ class PlainTransformer(nn.Module):
         return x if self.pos_embed is None else x + self._positions(self.pos_embed, *x.shape[1:3])
 
     def _positions(self, embedding: Tensor, height: int, width: int) -> Tensor:
-        """Return what is added to the tokens of a map, [1, H, W, C]."""
+        """Return the position embeddings for the tokens of a map, [1, H, W, C]."""
         learned = torch.unflatten(embedding[:, self.class_tokens :], 1, (self.side, self.side)).permute(0, 3, 1, 2)
         return F.interpolate(learned, (height, width), mode="bicubic").permute(0, 2, 3, 1)
 

@@ -37,12 +37,9 @@ class YOLOBackbone(nn.Module):
     ----------
     architectures : dict of str to tuple of Stage
         The stages by ``arch``.
-    stem_channels : int
-        Of a full-sized network.
     """
 
     architectures: ClassVar[dict[str, tuple[Any, ...]]]
-    stem_channels: ClassVar[int] = 64
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(ScaledEntries):
@@ -59,7 +56,7 @@ class YOLOBackbone(nn.Module):
             known = ", ".join(self.architectures)
             raise ValueError(f"detect.build: backbone.arch must be one of {known}, got {entries.arch!r}")
         self.out_indices = tuple(entries.out_indices)
-        channels = entries.channels(self.stem_channels)
+        channels = self.stem_channels(entries)
         self.stem = self.build_stem(entries, channels)
         stages = self.stages(entries)
         self.names = ["stem", *(f"stage{index}" for index in range(1, len(stages) + 1))]
@@ -70,6 +67,11 @@ class YOLOBackbone(nn.Module):
     def stages(self, entries: Any) -> Sequence[Any]:
         """Return the stages of the full-sized network."""
         return self.architectures[entries.arch]
+
+    def stem_channels(self, entries: Any) -> int:
+        """Return the channels of the stem's output."""
+        channels: int = entries.channels(64)
+        return channels
 
     def build_stem(self, entries: Any, channels: int) -> nn.Module:
         """Return the layers that halve the image's size."""

@@ -128,7 +128,7 @@ class CascadeRPNHead(ProposalHead):
         self.outputs = f"stages.{len(entries.stages) - 1}.rpn_cls", *moves
 
     def levels(self, features: Sequence[Tensor], limits: Tensor) -> list[Level]:
-        """Return what the last stage predicts on each level."""
+        """Return the predictions of the last stage on each level."""
         anchors = [self.priors.level(index, x).expand(x.shape[0], -1, -1) for index, x in enumerate(features)]
         stages: list[Any] = list(self.stages)
         for stage in stages[:-1]:

@@ -52,7 +52,7 @@ class DenseLoss(Schema):
 
     @property
     def activation(self) -> Activation:
-        """What turns the class maps of the head into probabilities."""
+        """The activation that turns the class maps of the head into probabilities."""
         return "sigmoid" if self.use_sigmoid else "softmax"
 
 

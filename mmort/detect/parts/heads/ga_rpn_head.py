@@ -74,7 +74,7 @@ class GARPNHead(ProposalHead):
         self.conv_reg = MaskedConv2d(channels, 4, 1)
 
     def levels(self, features: Sequence[Tensor], limits: Tensor) -> list[Level]:
-        """Return what is predicted on each level."""
+        """Return the predictions on each level."""
         hidden = [torch.relu(self.rpn_conv(x)) for x in features]  # [N, C, h, w]
         masks = [likely(self.conv_loc(x), self.threshold) for x in hidden]  # [N, 1, h, w]
         shapes = [self.conv_shape(x) for x in hidden]  # [N, 2, h, w]

@@ -27,7 +27,7 @@ MIN_SCORE = torch.finfo(torch.float32).min
 
 
 class Level(NamedTuple):
-    """What a head predicts on one level of the pyramid."""
+    """The predictions of a head on one level of the pyramid."""
 
     logits: Tensor  # of objects, [N, A, h, w]
     deltas: Tensor  # [N, A * 4, h, w]
@@ -62,7 +62,7 @@ class ProposalHead(nn.Module):
         self.test_cfg = test_cfg
 
     def levels(self, features: Sequence[Tensor], limits: Tensor) -> list[Level]:
-        """Return what is predicted on each level; the arguments are those of `proposals`."""
+        """Return the predictions on each level; the arguments are those of `proposals`."""
         raise NotImplementedError
 
     def raw(self, features: Sequence[Tensor], limits: Tensor) -> tuple[Tensor, ...]:
@@ -162,7 +162,7 @@ class RPNHead(ProposalHead):
         self.rpn_reg = nn.Conv2d(channels, anchors * 4, 1)
 
     def levels(self, features: Sequence[Tensor], limits: Tensor) -> list[Level]:
-        """Return what is predicted on each level."""
+        """Return the predictions on each level."""
         hidden = [torch.relu(self.rpn_conv(level)) for level in features]
         logits = [self.rpn_cls(level) for level in hidden]
         if self.softmax:  # of object and background, each anchor's in a row: the sigmoid of their difference

@@ -17,9 +17,12 @@ from mmort.detect.parts.necks import (
     hrfpn,
     nas_fpn,
     nasfcos_fpn,
+    ppyoloe_pafpn,
     rfp,
     simple_fpn,
     ssd_neck,
     yolo_neck,
     yolo_pafpn,
+    yolov6_pafpn,
+    yolov7_pafpn,
 )

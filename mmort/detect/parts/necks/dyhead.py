@@ -48,7 +48,7 @@ class DynamicReLU(nn.Module):
         return torch.maximum(x * (first * 2 + 1) + first_shift, x * (second * 2) + second_shift)
 
     def of_means(self, means: Tensor) -> Tensor:
-        """Return what the coefficients are made of [N, 4*C, 1, 1], of the means of maps [N, C, 1, 1]."""
+        """Return the inputs of the coefficients [N, 4*C, 1, 1], from the means of maps [N, C, 1, 1]."""
         return self.conv2(self.conv1(means))
 
 

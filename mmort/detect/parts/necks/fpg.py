@@ -97,7 +97,7 @@ class UpTransition(nn.Module):
 
 
 class Connections(nn.Module):
-    """What computes a level of a pyramid, with MMDetection's names."""
+    """The layers that compute a level of a pyramid, with MMDetection's names."""
 
     def __init__(self, entries: FPG.Entries, widths: Sequence[int], level: int) -> None:
         super().__init__()

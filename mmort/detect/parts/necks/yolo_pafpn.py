@@ -33,10 +33,12 @@ class YOLONeck(nn.Module):
     upsampled_first : bool
         Whether the map of the coarser level comes before that of the finer one, where both are put together.
     channels : list of int
-        Of the backbone's maps.
+        Of the backbone's maps of these levels.
+    extra : int
+        How many finer maps of the backbone come before theirs.
     """
 
-    upsampled_first: ClassVar[bool] = True
+    extra: ClassVar[int] = 0
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(ScaledEntries):
@@ -46,7 +48,8 @@ class YOLONeck(nn.Module):
 
     def __init__(self, entries: Any) -> None:
         super().__init__()
-        self.channels = [entries.channels(channels) for channels in entries.in_channels]
+        self.upsampled_first = True
+        self.channels = [entries.channels(channels) for channels in entries.in_channels[self.extra :]]
         levels = range(len(self.channels))
         self.reduce_layers = nn.ModuleList(self.reduce_layer(entries, level) for level in levels)
         self.upsample_layers = nn.ModuleList(self.upsample_layer(entries, level) for level in reversed(levels[1:]))
@@ -87,12 +90,19 @@ class YOLONeck(nn.Module):
         # Twice the size, given as the finer level's: so an export need not prove that they are equal.
         return functional.interpolate(layer(x), size=finer.shape[2:])
 
+    def joined(self, layer: nn.Module, coarser: Tensor, maps: Sequence[Tensor], level: int) -> Tensor:
+        """Return what a layer that leads to a level makes of the coarser level's map and of those of the backbone."""
+        finer = maps[self.extra + level]
+        pair = self.upsampled(layer, coarser, finer), finer
+        return torch.cat(pair if self.upsampled_first else pair[::-1], 1)
+
     def forward(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        reduced = [layer(x) for layer, x in zip(self.reduce_layers, inputs, strict=True)]
+        reduced = [layer(x) for layer, x in zip(self.reduce_layers, inputs[self.extra :], strict=True)]
+        maps = [*inputs[: self.extra], *reduced]
         merged = [reduced[-1]]  # coarsest first
-        for up, block, finer in zip(self.upsample_layers, self.top_down_layers, reversed(reduced[:-1]), strict=True):
-            pair = self.upsampled(up, merged[-1], finer), finer
-            merged.append(block(torch.cat(pair if self.upsampled_first else pair[::-1], 1)))
+        levels = reversed(range(len(reduced) - 1))
+        for up, block, level in zip(self.upsample_layers, self.top_down_layers, levels, strict=True):
+            merged.append(block(self.joined(up, merged[-1], maps, level)))
         outputs = [merged[-1]]
         coarser_maps = reversed(merged[:-1])
         for down, block, coarser in zip(self.downsample_layers, self.bottom_up_layers, coarser_maps, strict=True):

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.configs.layout import DetectorConfig
-from mmort.detect.entries import PARTS, Parts, Schema, part, training_only
+from mmort.detect.entries import PARTS, Schema, part, training_only
 from mmort.detect.parts.backbones.yolo import CSPNeXt
 from mmort.detect.parts.boxes import larger
 from mmort.detect.parts.necks.yolo_pafpn import YOLOXPAFPN, CSPNeXtPAFPN
@@ -110,8 +109,8 @@ class YOLOModel(SingleStageModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class YOLOTestEntries(SelectionEntries):
-    """The entries of ``test_cfg``."""
+class YOLOSelection(Schema):
+    """The entries of ``test_cfg`` by which pairs of box and class are chosen before suppression."""
 
     multi_label: bool
     score_thr: float = -1
@@ -120,9 +119,17 @@ class YOLOTestEntries(SelectionEntries):
     yolox_style: bool = False
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         check_size_of_original("test_cfg.min_bbox_size", self.min_bbox_size)
         check_preselection(self.nms_pre)
+
+
+@dataclass(frozen=True, kw_only=True)
+class YOLOTestEntries(YOLOSelection, SelectionEntries):
+    """The entries of ``test_cfg``."""
+
+    def __post_init__(self) -> None:
+        YOLOSelection.__post_init__(self)
+        SelectionEntries.__post_init__(self)
 
 
 class YOLODetector(SingleStageDetector):
@@ -133,11 +140,6 @@ class YOLODetector(SingleStageDetector):
     head: ClassVar[type[YOLOHead]]
     bbox_head: YOLOHead
     test_cfg: Any
-
-    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
-        super().__init__(config, parts)
-        # With yolox_style MMYOLO keeps all that is not suppressed.
-        self.selection = replace(self.test_cfg, max_per_img=0) if self.test_cfg.yolox_style else self.test_cfg
 
     @property
     def level_counts(self) -> Mapping[str, int]:
@@ -159,6 +161,12 @@ class YOLODetector(SingleStageDetector):
             is_best = torch.arange(scores.shape[2], device=scores.device) == scores.argmax(2, keepdim=True)
             scores = torch.where(is_best, scores, 0)
         scores = filter_scores(scores, test_cfg.score_thr, test_cfg.nms_pre)
+        return self.suppressed(boxes, scores)
+
+    def suppressed(self, boxes: Tensor, scores: Tensor) -> tuple[Tensor, ...]:
+        """Return the detections that are left of those with scores above 0."""
+        test_cfg = self.test_cfg
         if test_cfg.min_bbox_size >= 0:
             scores = torch.where(larger(boxes, test_cfg.min_bbox_size), scores, 0)
-        return detections(boxes, scores, self.selection)
+        # With yolox_style MMYOLO keeps all that is not suppressed.
+        return detections(boxes, scores, replace(test_cfg, max_per_img=0) if test_cfg.yolox_style else test_cfg)

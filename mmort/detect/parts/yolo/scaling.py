@@ -11,6 +11,7 @@ from mmort.detect.entries import Schema, default
 
 BATCH_NORM: Config = {"type": "BN", "momentum": 0.03, "eps": 0.001}
 SILU: Config = {"type": "SiLU"}
+RELU: Config = {"type": "ReLU"}
 
 
 @dataclass(frozen=True, kw_only=True)

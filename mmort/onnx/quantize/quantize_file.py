@@ -131,7 +131,7 @@ def quantize_file(
 
 
 def _advice(model: onnx.ModelProto) -> str:
-    """Return what helps if weights are not constant as they are listed as inputs."""
+    """Return the advice for weights that are not constant because they are listed as inputs."""
     listed = {tensor.name for tensor in model.graph.initializer} & {formal.name for formal in model.graph.input}
     return "; its weights are listed as inputs, and mmort upgrade makes them constant" if listed else ""
 

@@ -1,4 +1,4 @@
-"""Calls as torchvision, numpy and MMCV before 1.x have them: errors that say how it is done here."""
+"""Errors for arguments named or ordered as in torchvision, numpy or MMCV before 1.x: each gives the name used here."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ WORDS_MODEL = "grounding_dino.onnx"
 
 FILES = MODEL.name, "parity.html", "detections.png"
 FILES_WITH_TEXTS = WORDS_MODEL, path_of_encoder(WORDS_MODEL).name, "words.png"
-"""What `run` and `run_with_texts` write."""
+"""The files that `run` and `run_with_texts` write."""
 
 
 def run(output: str | os.PathLike[str]) -> None:
@@ -75,7 +75,7 @@ def run(output: str | os.PathLike[str]) -> None:
 
 
 def run_with_texts(output: str | os.PathLike[str], texts: Texts) -> None:
-    """Export a Grounding DINO whose words are chosen when it runs, and draw what it finds of what they name.
+    """Export a Grounding DINO whose words are chosen when it runs, and draw the objects that it finds for them.
 
     Parameters
     ----------

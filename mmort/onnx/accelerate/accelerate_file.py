@@ -13,9 +13,9 @@ import onnx_ir as ir
 from mmort import get_num_threads
 from mmort._files.drafts import temporary_folder, write_draft
 from mmort.onnx.accelerate import scatter, single_nodes
-from mmort.onnx.accelerate.attention import multi_scale_deformable_attention
 from mmort.onnx.accelerate.class_chains import classes_in_turn
 from mmort.onnx.accelerate.measuring import MIN_GAIN, is_faster, measure, run_once
+from mmort.onnx.accelerate.multi_scale_attention import multi_scale_deformable_attention
 from mmort.onnx.accelerate.nonzero import nonzero_of_rows
 from mmort.onnx.accelerate.pasting import pasting
 from mmort.onnx.accelerate.report import Acceleration, Left, Replaced

@@ -1,0 +1,151 @@
+"""Poses exported from MMPose's own code: what is cut out of images, and keypoints, are MMPose's."""
+
+import json
+
+import numpy as np
+import pytest
+
+from mmort.cli import main
+from mmort.contract import PoseFormat
+from mmort.original import export
+from mmort.predict import PosePredictor, read_image
+from mmort.predict.pose_decoding import decode
+from tests.originals_mmpose import original, strokes
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of MMPose and what it imports
+
+
+@pytest.fixture(scope="module")
+def figures(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("strokes")
+    strokes.write(folder, 12, seed=1)
+    return folder
+
+
+def same_as_mmpose(file, model, settings):
+    """Check crops and keypoints in all boxes of the data set, those of an image together."""
+    predictor, of_image = PosePredictor(file), {}
+    for input, result in original.results(model, settings):
+        of_image.setdefault(result.img_path, []).append((input, result))
+    for path, rows in of_image.items():
+        boxes = np.concatenate([result.gt_instances.bboxes for _, result in rows])
+        crops = predictor.crops(read_image(path), boxes)
+        np.testing.assert_array_equal(np.stack([made.input for _, made in crops]), [input for input, _ in rows])
+        expected = np.stack([original.keypoints_of(result) for _, result in rows])
+        detections = predictor.poses(path, boxes)
+        np.testing.assert_allclose(detections.keypoints, expected, atol=1e-3, rtol=1e-4)
+        np.testing.assert_array_equal(detections.boxes, boxes)
+
+
+@pytest.mark.parametrize("network", strokes.NETWORKS)
+def test_networks(figures, tmp_path, network):
+    path = strokes.config(tmp_path, network, figures)
+    model, settings = original.build(path)
+    if network in ("DARK", "UDP"):  # noise has no tops: where curves are flat, rounding moves them by pixels
+        original.train(model, settings, 80)
+    else:
+        original.randomize(model)
+    original.save(model, tmp_path / "x.pth")
+    lines = []
+    export(path, tmp_path / "x.pth", tmp_path / "x.onnx", progress=lines.append)
+    assert any("5 keypoints differ by at most" in line for line in lines)
+    same_as_mmpose(tmp_path / "x.onnx", model, settings)
+    format = PosePredictor(tmp_path / "x.onnx").format
+    assert format.names == strokes.NAMES
+    assert format.links == ((0, 1), (0, 2), (3, 4))
+    assert format.link_colours == ((0, 255, 0), (255, 128, 0), (51, 153, 255))
+
+
+@pytest.mark.parametrize("network", ["heatmaps", "DARK", "UDP"])
+def test_heatmaps_with_maxima_anywhere(figures, tmp_path, network):
+    """At borders and corners, without a positive value, and with two of the largest values."""
+    path = strokes.config(tmp_path, network, figures)
+    codec = original.registry.KEYPOINT_CODECS.build(original.Config.fromfile(path).codec)
+    rng, (width, height) = np.random.default_rng(5), (16, 24)
+    x, y = np.meshgrid(np.arange(width), np.arange(height))
+    places = [(0, 0), (15, 23), (1, 1), (14, 22), (0, 12), (15, 5), (7, 0), (2, 21), (13, 2), (6, 6), (8.4, 11.7)]
+    maps = np.stack([np.exp(-((x - right) ** 2 + (y - down) ** 2) / 4) for right, down in places])
+    maps = (maps * rng.uniform(0.2, 1, (len(maps), 1, 1)) + rng.normal(0, 0.01, maps.shape)).astype(np.float32)
+    maps = np.concatenate([maps, -1 - maps[:1], np.maximum(maps[1:2], maps[1:2, ::-1])])
+    expected, scores = codec.decode(maps.copy())
+    words = {"heatmaps": "heatmaps", "DARK": "dark", "UDP": "udp"}
+    format = PoseFormat(words[network], names=("",) * len(maps), blur=getattr(codec, "blur_kernel_size", 11))
+    points, found = decode(format, (64, 96), [maps[None]])
+    np.testing.assert_array_equal(found, scores)
+    np.testing.assert_allclose(points, expected, atol=1e-4)
+
+
+def test_a_trained_network_and_the_command(figures, tmp_path, capsys):
+    path, file = strokes.config(tmp_path, "heatmaps", figures), tmp_path / "figures.onnx"
+    model, settings = original.build(path)
+    original.train(model, settings, 250)
+    original.save(model, tmp_path / "x.pth")
+    assert main(["export", str(path), str(tmp_path / "x.pth"), "--original", "--output", str(file)]) == 0
+    assert "building the model with MMPose's own code" in capsys.readouterr().out
+    same_as_mmpose(file, model, settings)
+    distances = [
+        np.abs(original.keypoints_of(result)[:, :2] - result.gt_instances.keypoints[0])[
+            result.gt_instances.keypoints_visible[0] > 0
+        ]
+        for _, result in original.results(model, settings)
+    ]
+    assert np.median(np.concatenate(distances)) < 2  # it has learnt something
+    expected, figures_file = original.figures(model, settings), tmp_path / "figures.json"
+    assert main(["test", str(path), str(file), "--eval", "keypoints", "--metrics-json", str(figures_file)]) == 0
+    measured = json.loads(figures_file.read_text())
+    assert measured == pytest.approx(expected, abs=1e-4)
+    assert measured["coco/AP"] > 0.5
+    capsys.readouterr()
+    assert main(["predict", str(file), str(figures / "images/000.png"), "--json"]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == "note: each image is one box, as there is no --detector\n"
+    (found,) = json.loads(printed.out)["detections"]
+    assert np.shape(found["keypoints"]) == (5, 3)
+    assert found["name"] == "pose"
+
+
+def test_the_check(figures, tmp_path, capsys):
+    path = strokes.config(tmp_path, "RLE", figures)
+    assert main(["export", "--check", "--original", str(path)]) == 0
+    assert f"{path}: RLEHead on ResNet can be traced, with random weights" in capsys.readouterr().out
+    path.write_text(
+        path.read_text().replace("loss=dict(type='RLELoss', use_target_weight=True), ", "loss=dict(type='X'), ")
+    )
+    assert main(["export", "--check", "--original", str(path)]) == 1
+    assert "MMPose cannot build the config's model" in capsys.readouterr().err
+    assert [file.name for file in tmp_path.iterdir()] == ["config.py"]
+
+
+def test_what_the_original_reads_of_images(figures, tmp_path, monkeypatch):
+    """A head that asks for the box's size has no file, as that would be a constant."""
+    path = strokes.config(tmp_path, "RTMPose", figures)
+    model, _ = original.build(path)
+    original.save(model, tmp_path / "x.pth")
+    real = type(model.head).predict
+
+    def reads(self, features, samples, test_cfg):
+        assert samples[0].metainfo["input_scale"] is not None
+        return real(self, features, samples, test_cfg)
+
+    monkeypatch.setattr(type(model.head), "predict", reads)
+    with pytest.raises(ValueError, match="the original reads the meta information 'input_scale' of an image"):
+        export(path, tmp_path / "x.pth", tmp_path / "x.onnx", progress=lambda line: None)
+
+
+@pytest.mark.parametrize(
+    ("network", "before", "after", "message"),
+    [
+        ("RTMPose", "use_dark=False", "use_dark=True", "decoder SimCCLabel with use_dark is not supported"),
+        ("UDP", "blur_kernel_size=7", "heatmap_type='combined'", "UDPHeatmap with heatmap_type='combined' is not"),
+        ("heatmaps", "flip_test=True", "flip_test=True, output_keypoint_indices=[0]", "output_keypoint_indices is not"),
+        ("DARK", "heatmap_size=(16, 24)", "heatmap_size=(32, 48)", r"heatmap_size of its decoder, \(32, 48\), got"),
+        ("heatmaps", "out_channels=5", "out_channels=4", "as the config's test data set, 5, got 4"),
+    ],
+)
+def test_refusals(figures, tmp_path, network, before, after, message):
+    path = strokes.config(tmp_path, network, figures)
+    path.write_text(path.read_text().replace(before, after))
+    model, _ = original.build(path)
+    original.save(model, tmp_path / "x.pth")
+    with pytest.raises(ValueError, match=message):
+        export(path, tmp_path / "x.pth", tmp_path / "x.onnx", progress=lambda line: None)

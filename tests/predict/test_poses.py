@@ -1,0 +1,145 @@
+"""`PosePredictor`: boxes of a detector, of the caller, or the whole image; keypoints in the image; skeletons drawn."""
+
+import json
+
+import cv2
+import numpy as np
+import onnx
+import onnx.helper as oh
+import pytest
+
+from mmort import Detections, Predictor
+from mmort.cli import main
+from mmort.contract import Metadata, PoseFormat, write_entries
+from mmort.predict import PosePredictor, PredictOptions, Preprocessing, Skeleton, draw, predict
+from tests.predict import tiny_detector
+
+SIZE = 12, 16
+FORMAT = PoseFormat("heatmaps", ("spot",), padding=1.0, colours=((255, 0, 0),), sigmas=(0.1,))
+
+
+def write(path, *, format=FORMAT, number="N"):
+    """Write a file whose heatmap is the red channel of its input, so that a red spot is a keypoint."""
+    float32 = onnx.TensorProto.FLOAT
+    first = onnx.numpy_helper.from_array(np.array([0]), "first")
+    graph = oh.make_graph(
+        [oh.make_node("Gather", ["input", "first"], ["heatmaps"], axis=1)],
+        "spots",
+        [oh.make_tensor_value_info("input", float32, [number, 3, *SIZE[::-1]])],
+        [oh.make_tensor_value_info("heatmaps", float32, [number, 1, *SIZE[::-1]])],
+        [first],
+    )
+    model = oh.make_model(graph, opset_imports=[oh.make_opsetid("", 18)], ir_version=8)
+    preprocessing = Preprocessing(size=SIZE, keep_ratio=False, to_rgb=True)
+    metadata = Metadata(task="keypoints", classes=("pose",), preprocessing=preprocessing, pose=format)
+    oh.set_model_props(model, write_entries(metadata))
+    onnx.save(model, path)
+    return str(path)
+
+
+@pytest.fixture
+def spots(tmp_path):
+    return write(tmp_path / "spots.onnx")
+
+
+@pytest.fixture
+def image():
+    """Return an image of two spots."""
+    x, y = np.meshgrid(np.arange(80), np.arange(60))
+    red = sum(250 * np.exp(-((x - right) ** 2 + (y - down) ** 2) / 50) for right, down in ((20, 31), (62, 15)))
+    return np.stack([np.zeros_like(red), np.zeros_like(red), red], axis=2).astype(np.uint8)
+
+
+def test_keypoints_are_in_the_image(spots, image):
+    predictor = PosePredictor(spots)
+    detections = predictor.poses(image, [[8, 16, 32, 48], [50, 0, 74, 32]])
+    np.testing.assert_allclose(detections.keypoints[:, 0, :2], [(20, 31), (62, 15)], atol=1)
+    assert (detections.keypoints[:, 0, 2] > 230).all()
+    assert detections.skeleton == Skeleton(("spot",), colours=((255, 0, 0),))
+    assert (detections.names, detections.image_size) == (("pose", "pose"), (60, 80))
+    assert len(predictor.poses(image, np.zeros((0, 4)))) == 0
+    assert detections[1:].skeleton == detections.skeleton
+    assert Detections.merge([detections, detections]).skeleton == detections.skeleton
+
+
+def test_boxes_get_the_proportions_of_the_input(spots, image):
+    """A box that is too narrow or too low is looked at with what is beside it; outside the image it is black."""
+    predictor = PosePredictor(spots)
+    for box in ([18, 16, 22, 48], [8, 31, 32, 33], [-30, -20, 40, 60]):
+        ((x, y, _),) = predictor.poses(image, [box]).keypoints[0]
+        assert np.abs(x - 20) <= 6, box
+        assert np.abs(y - 31) <= 6, box
+
+
+def test_many_boxes_and_files_for_one(spots, image, tmp_path):
+    boxes = [[8 + shift, 16, 32 + shift, 48] for shift in np.linspace(-3, 3, 70)]
+    many = PosePredictor(spots).poses(image, boxes)
+    single = PosePredictor(write(tmp_path / "single.onnx", number=1)).poses(image, boxes)
+    np.testing.assert_array_equal(many.keypoints, single.keypoints)
+    np.testing.assert_allclose(many.keypoints[:, 0, :2], [(20, 31)] * 70, atol=1.5)
+
+
+@pytest.mark.parametrize("box", [[4, 4, 4, 8], [4, 4, 8, 2], [np.nan, 0, 1, 1]])
+def test_boxes_without_an_area(spots, image, box):
+    with pytest.raises(ValueError, match="boxes must be finite and have an area"):
+        PosePredictor(spots).poses(image, [box])
+
+
+def test_a_detector_finds_the_boxes(spots, image, tmp_path):
+    """The tiny one finds a box of class b in the corner, with a score of 0.5."""
+    detector = tiny_detector.write(tmp_path / "tiny.onnx")
+    predictor = PosePredictor(spots, detector)
+    found, expected = predictor(image), Predictor(detector)(image)
+    assert (found.names, found.scores.tolist()) == (("b",), [0.5])
+    np.testing.assert_array_equal(found.boxes, expected.boxes)
+    np.testing.assert_array_equal(found.keypoints, predictor.poses(image, expected.boxes).keypoints)
+    assert len(PosePredictor(spots, detector, pose_classes=["a"])(image)) == 0
+    assert len(PosePredictor(spots, detector, score_threshold=0.6)(image)) == 0
+    with pytest.raises(ValueError, match="pose_classes must be among the detector's, got 'c'; its classes: a, b"):
+        PosePredictor(spots, detector, pose_classes=["c"])
+    with pytest.raises(ValueError, match="detector must be one of detections, got one of keypoints"):
+        PosePredictor(spots, predictor)
+    with pytest.raises(ValueError, match="network must be a file of poses, got one for detection"):
+        PosePredictor(detector)
+    with pytest.raises(ValueError, match=r"spots\.onnx finds the keypoints of what is in boxes: PosePredictor"):
+        Predictor(spots)
+
+
+def test_persons_get_poses(spots, image, tmp_path):
+    metadata = tiny_detector.METADATA | {"classes": json.dumps(["dog", "person"])}
+    detector = tiny_detector.write(tmp_path / "tiny.onnx", metadata=metadata)
+    predictor = PosePredictor(spots, detector)
+    assert (predictor.pose_classes, len(predictor(image))) == (("person",), 1)
+
+
+def test_the_command(spots, image, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cv2.imwrite("photo.png", image)
+    detector = str(tiny_detector.write(tmp_path / "tiny.onnx"))
+    assert main(["predict", spots, "photo.png", "--detector", detector, "--output", "out", "--show-dir", "shown"]) == 0
+    assert capsys.readouterr().err.startswith("note: poses of all that the detector finds\n")
+    (line,) = (tmp_path / "out/detections.jsonl").read_text().splitlines()
+    (found,) = json.loads(line)["detections"]
+    expected = PosePredictor(spots, detector)("photo.png")
+    np.testing.assert_allclose(found["keypoints"], expected.keypoints[0])
+    np.testing.assert_array_equal(cv2.imread("shown/photo.png"), expected.plot(image))
+    other = str(tiny_detector.write(tmp_path / "other.onnx", names=("dets", "labels"), shape=("N", 3, 16, 32)))
+    assert main(["predict", spots, "photo.png", "--detector", other, "--output", "out"]) == 1
+    assert "of a run with another detector" in capsys.readouterr().err
+    assert main(["predict", detector, "photo.png", "--detector", detector]) == 2
+    assert "--detector is for a file of poses" in capsys.readouterr().err
+    result = predict(PosePredictor(spots), "photo.png", PredictOptions(output=tmp_path / "whole"))
+    assert result.processed == 1
+
+
+def test_links_are_drawn_between_visible_keypoints():
+    skeleton = Skeleton(("a", "b", "c"), ((0, 1), (1, 2)), ((255, 0, 0),) * 3, ((0, 255, 0), (0, 0, 255)))
+    keypoints = np.array([[[10, 10, 0.9], [40, 10, 0.8], [40, 40, 0.1]]])
+    detections = Detections([[5, 5, 45, 45]], [0.9], [0], ("x",), (50, 60), keypoints=keypoints, skeleton=skeleton)
+    drawn = draw(np.zeros((50, 60, 3), np.uint8), detections)
+    assert drawn[9:11, 25, 1].max() > 128
+    assert drawn[9:11, 25, [0, 2]].max() == 0
+    assert drawn[9, 9].tolist() == [0, 0, 255]  # blue, green, red
+    assert drawn[25, 38:42].max() == 0  # as the last one is not visible
+    with pytest.raises(ValueError, match="skeleton must have a name for each keypoint, got 1 names"):
+        Detections([[5, 5, 45, 45]], [0.9], [0], ("x",), (50, 60), keypoints=keypoints, skeleton=Skeleton(("a",)))
