@@ -177,7 +177,6 @@ NO_FILES = {"self.artifact.save", "structure.rename", "optional_inputs.replace",
 BY_LIBRARIES = {
     "predict/video.py: cv2.VideoWriter": "OpenCV, into a folder of drafts",
     "onnx/export/exporters.py: program.save": "torch, into a folder of drafts",
-    "original/exporting.py: TemporaryDirectory": "a folder that a check of a config leaves nothing in",
 }
 EXEMPT = {"build.py": "the build of a package, in which mmort is not built yet"}
 

@@ -86,6 +86,8 @@ Input preprocess(const cv::Mat &picture, json settings) {
         settings.value("inclusive_boxes", false) || settings.value("by_ratio", false))
         throw std::runtime_error("this example resizes bytes with OpenCV, bilinear, and knows no padding by bits");
     const json padding = settings["padding"].is_object() ? settings["padding"] : json::object();
+    if (padding.value("half_pixels", false) || !settings.value("enlarges", true))
+        throw std::runtime_error("this example moves boxes by whole pixels, and enlarges all smaller pictures");
     const cv::Size size = resized_size(picture.size(), settings), canvas = padded_size(size, padding);
     cv::Mat resized;
     cv::resize(picture, resized, size);

@@ -90,7 +90,8 @@ public class Detect {
         if (numbers(settings, "pad_or", 0)[0] != 0 || settings.contains("\"pillow\"")
                 || settings.contains("\"torchvision\"") || settings.contains("\"bicubic\"") || settings.contains("\"area\"")
                 || flag(settings, "to_float32", false) || flag(settings, "inclusive_boxes", false)
-                || flag(settings, "by_ratio", false))
+                || flag(settings, "by_ratio", false) || flag(padding, "half_pixels", false)
+                || !flag(settings, "enlarges", true))
             throw new IllegalArgumentException(
                     "this example resizes bytes as OpenCV does, bilinear, and knows no padding by bits");
         String[] classes = names.replaceAll("^\\[\"|\"\\]$", "").split("\", \"");

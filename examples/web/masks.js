@@ -8,6 +8,7 @@ const DEFAULTS = { area: "box", threshold: 0.5, stride: 1, rescaling: "crop", bo
 export function readFormat(values) {
   const format = { ...DEFAULTS, ...values };
   if (format.panoptic) throw new Error("it makes panoptic segmentations, which this page does not draw");
+  if (format.inside_input_boxes) throw new Error("its masks end at the boxes in its input, which this page does not draw");
   if (format.alignment !== "centres") throw new Error("its masks are aligned with corners, which this page does not draw");
   return format;
 }

@@ -189,9 +189,9 @@ def _predictor(arguments: argparse.Namespace) -> Predictor:
         from mmort.configs.layout import DetectorConfig
 
         config, classes = read_config(arguments.config), network.classes
-        inclusive = network.preprocessing is not None and network.preprocessing.inclusive_boxes
+        of_boxes = {} if network.preprocessing is None else network.preprocessing.box_settings
         settings = {
-            "preprocessing": Preprocessing.from_config(config, inclusive_boxes=inclusive),
+            "preprocessing": Preprocessing.from_config(config, **of_boxes),
             "classes": classes if network.takes_texts else DetectorConfig(config).classes(classes or ()),
         }
     elif network.preprocessing is None:

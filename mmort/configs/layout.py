@@ -152,12 +152,6 @@ class DetectorConfig:
         channels = next((entries[name] for name in names if name in entries), 3)
         return channels if type(channels) is int else 3  # what is no number is refused with the backbone
 
-    @property
-    def clips_boxes(self) -> bool:
-        """Whether boxes are clipped to the original image at last, as MMYOLO does; all its detectors have one type."""
-        model = self._config.get("model")
-        return isinstance(model, dict) and plain_type(model.get("type")) == "YOLODetector"
-
     @cached_property
     def batch_shapes(self) -> BatchShapes | None:
         """What MMYOLO's test data set pads images to by their proportions, if its pipeline has the step that does.
@@ -212,6 +206,11 @@ class DetectorConfig:
                 return {}
         data: Mapping[str, Any] = data_set
         return data
+
+    @property
+    def outer_test_data_set(self) -> Mapping[str, Any]:
+        """The config of the test data set, which may hold others; an empty one if there is none, or a list of them."""
+        return self._test_data if isinstance(self._test_data, Mapping) else {}
 
     @cached_property
     def test_data_sets(self) -> list[Mapping[str, Any]]:

@@ -77,6 +77,9 @@ class MaskFormat:
     inside_boxes : bool, default False
         Whether masks that cover the input end at the boxes in the original image, and detections whose mask has no
         pixels are left out, as ultralytics does.
+    inside_input_boxes : bool, default False
+        Whether masks that cover the input end at the boxes in the input, before they are resized to the original size,
+        as those of MMYOLO's YOLOv5 do; for "crop" only.
 
     Examples
     --------
@@ -95,8 +98,11 @@ class MaskFormat:
     alignment: Alignment = "centres"
     panoptic: PanopticFormat | None = None
     inside_boxes: bool = False
+    inside_input_boxes: bool = False
 
     def __post_init__(self) -> None:
+        if self.inside_input_boxes and self.rescaling != "crop":
+            raise ValueError(f"MaskFormat: inside_input_boxes is for rescaling 'crop' only, got {self.rescaling!r}")
         for name, words in WORDS.items():
             if getattr(self, name) not in words:
                 choices = " or ".join(map(repr, words))
@@ -127,6 +133,7 @@ class MaskFormat:
         boxes: NDArray[np.float32],
         image: Prepared,
         canvas: tuple[int, int] | None = None,
+        input_boxes: NDArray[np.float32] | None = None,
     ) -> Stored:
         """Return the masks of an image in its original size, and what that changes in their scores.
 
@@ -140,6 +147,8 @@ class MaskFormat:
             The preprocessed image.
         canvas : (int, int), optional
             Height and width of the batch that the image was in.  By default the image's own.
+        input_boxes : ndarray of float32, (K, 4), optional
+            The boxes in the input, which masks with `inside_input_boxes` need.
         """
         if not output[:1].size and len(output):
             raise ValueError(f"masks must have pixels, got masks of {output.shape[1]} x {output.shape[2]}")
@@ -149,7 +158,7 @@ class MaskFormat:
 
         def pixels(index: int) -> NDArray[np.bool_]:
             mask = output[index].astype(np.float32, copy=False)  # MMDeploy's files have bools
-            part, resized = self.rescaled(mask, image, canvas)
+            part, resized = self.rescaled(mask, image, canvas, None if input_boxes is None else input_boxes[index])
             inside = resized > self.threshold
             if self.inside_boxes:
                 inside &= _inside(boxes[index], *inside.shape)
@@ -162,9 +171,16 @@ class MaskFormat:
         return Stored(ImageMasks.from_arrays(map(pixels, range(len(output)))), factors)
 
     def rescaled(
-        self, mask: NDArray[np.float32], image: Prepared, canvas: tuple[int, int] | None = None
+        self,
+        mask: NDArray[np.float32],
+        image: Prepared,
+        canvas: tuple[int, int] | None = None,
+        box: NDArray[np.float32] | None = None,
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return the part of a mask (h, w) that the image covers, and this part in its original size; see `store`."""
+        """Return the part of a mask (h, w) that the image covers, and this part in its original size; see `store`.
+
+        The box is that in the input.
+        """
         if not mask.size:
             raise ValueError(f"masks must have pixels, got masks of {mask.shape[0]} x {mask.shape[1]}")
         if self.rescaling == "stretch":
@@ -179,6 +195,10 @@ class MaskFormat:
             enlarged = resize_mask(mask, columns, rows)
         else:
             enlarged = self._enlarged(mask, canvas or image.pad_shape)
+        if self.inside_input_boxes:
+            if box is None:
+                raise ValueError("masks that end at the boxes in the input need these boxes")
+            enlarged = np.where(_inside(box, *enlarged.shape), enlarged, np.float32(0))
         part = np.ascontiguousarray(enlarged[top : top + height, left : left + width])
         return part, resize_mask(part, image.ori_shape[1], image.ori_shape[0])
 

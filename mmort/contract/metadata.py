@@ -336,6 +336,7 @@ _PREPROCESSING: dict[str, Any] = {
         "size_divisor": checks.integer(1, MAX_PADDING_STEP),
         "in_image": checks.FLAG,
         "centred": checks.FLAG,
+        "half_pixels": checks.FLAG,
         "long_side": checks.optional(checks.integer(1, MAX_INPUT_PIXELS)),
         "margin": checks.number(0, MAX_PADDING_STEP),
     },
@@ -348,6 +349,7 @@ _PREPROCESSING: dict[str, Any] = {
     "inclusive_boxes": checks.FLAG,
     "side_divisor": checks.integer(1, MAX_PADDING_STEP),
     "by_ratio": checks.FLAG,
+    "enlarges": checks.FLAG,
     "edge": checks.optional(checks.integer(1, MAX_PADDING_STEP)),
     "crop": checks.optional(_SIZE),
     "crop_padding": checks.optional(checks.integer(0, MAX_PADDING_STEP)),
@@ -366,6 +368,7 @@ _MASKS: dict[str, Any] = {
     "stride": checks.integer(1, MAX_PADDING_STEP),
     **{name: checks.words(*words) for name, words in mask_format.WORDS.items()},
     "inside_boxes": checks.FLAG,
+    "inside_input_boxes": checks.FLAG,
     "panoptic": {
         "source": checks.words(*get_args(Source)),
         "things": checks.integer(0, 999),

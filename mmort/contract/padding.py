@@ -28,6 +28,9 @@ class Padding:
     centred : bool, default False
         Pad on all sides, so that the image is in the middle, as YOLOs of ultralytics have it; an odd pixel goes to the
         right or the bottom.
+    half_pixels : bool, default False
+        Whether boxes are moved by half of the padding even if that is odd, and the image by less, as MMYOLO's
+        ``LetterResize`` with ``half_pad_param`` has it; the padding is `centred` then.
     long_side : int, optional
         Pad to the proportions of the original image instead, as MMYOLO's ``BatchShapePolicy``: the longer side would be
         so many pixels, each side gets `margin` times `size_divisor` pixels more, and is rounded up to `size_divisor`.
@@ -41,6 +44,7 @@ class Padding:
     size_divisor: int = 1
     in_image: bool = False
     centred: bool = False
+    half_pixels: bool = False
     long_side: int | None = None
     margin: float = 0.0
 
@@ -56,6 +60,8 @@ class Padding:
             raise ValueError(
                 f"preprocessing: padding.long_side must be positive and without size or square, got {self.long_side}"
             )
+        if self.half_pixels and not self.centred:
+            raise ValueError("preprocessing: padding.half_pixels must be false without padding.centred")
         if not 0 <= self.margin < MAX_PADDING_STEP:
             raise ValueError(
                 f"preprocessing: padding.margin must be from 0 to below {MAX_PADDING_STEP}, got {self.margin}"
@@ -88,6 +94,15 @@ class Padding:
             return 0, 0
         rows, columns = self.shape(height, width, original)
         return (rows - height) // 2, (columns - width) // 2
+
+    def box_offset(
+        self, height: int, width: int, original: tuple[int, int] | None = None
+    ) -> tuple[float, float] | None:
+        """Return what boxes have as `offset`; None if the same."""
+        if not self.half_pixels:
+            return None
+        rows, columns = self.shape(height, width, original)
+        return (rows - height) / 2, (columns - width) / 2
 
 
 def multiple(length: int, divisor: int) -> int:

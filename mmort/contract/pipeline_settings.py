@@ -43,7 +43,7 @@ def settings_of(config: DetectorConfig) -> dict[str, Any]:
         `Preprocessing` does not have; the message names them.
     """
     pipeline, version_3 = config.test_pipeline, config.version == 3
-    settings: dict[str, Any] = {"turn_boxes": version_3} | ({"clip_boxes": True} if config.clips_boxes else {})
+    settings: dict[str, Any] = {"turn_boxes": version_3}
     settings |= {"flip": True} if pipeline.flip else {}
     settings |= _color_settings(config)
     position, previous = -1, ""
@@ -147,17 +147,17 @@ def _letter_resize(
 ) -> dict[str, Any]:
     """Return the settings of ``LetterResize``: alone it resizes, after ``YOLOv5KeepRatioResize`` it pads."""
     value = _padding_value("LetterResize", step.pad_val or {}, before, channels, version_3=True)
-    padding: dict[str, Any] = {"value": value, "in_image": True, "centred": True}
-    if step.half_pad_param:
-        raise ValueError("preprocessing: LetterResize is supported with half_pad_param=False only, got True")
+    padding: dict[str, Any] = {"value": value, "centred": True}
+    padding |= {"half_pixels": True} if step.half_pad_param else {}
     if before.get("interpolation") != "area":
-        if "size" in before or batch_shapes is not None or not step.allow_scale_up:
+        if "size" in before or batch_shapes is not None:
             raise ValueError(
-                "preprocessing: LetterResize without YOLOv5KeepRatioResize before it is supported with "
-                "allow_scale_up=True, and without another resizing and batch_shapes_cfg"
+                "preprocessing: LetterResize without YOLOv5KeepRatioResize before it is supported without another "
+                "resizing and batch_shapes_cfg"
             )
         canvas: dict[str, Any] = {"size_divisor": step.MINI_PAD} if step.use_mini_pad else {"size": step.size}
-        return {"size": step.size, "turn_size": False, "padding": Padding(**padding, **canvas)}
+        settings = {"size": step.size, "turn_size": False, "padding": Padding(**padding, **canvas)}
+        return settings if step.allow_scale_up else settings | {"enlarges": False}
     if step.allow_scale_up or step.use_mini_pad:
         raise ValueError(
             "preprocessing: LetterResize after YOLOv5KeepRatioResize is supported with allow_scale_up=False and "

@@ -33,7 +33,7 @@ WORDS: dict[str, tuple[str, ...]] = {
 
 FLAGS = (
     *("to_rgb", "keep_ratio", "to_float32", "divide", "flip", "turn_boxes", "turn_size", "clip_boxes"),
-    *("inclusive_boxes", "by_ratio"),
+    *("inclusive_boxes", "by_ratio", "enlarges"),
 )
 """Its fields that are true or false."""
 
@@ -170,6 +170,8 @@ class Preprocessing:
         Whether boxes are mapped to the original image by the ratio that it should have been resized by, as in YOLOX
         and YOLOv5, rather than by that of its sides in whole pixels; with `padding` on all sides, half pixels count.
         `keep_ratio` is true then, and `turn_size` false.
+    enlarges : bool, default True
+        Whether images that are smaller than `size` become as large; false with `keep_ratio`, without `turn_size` only.
     edge : int, optional
         Resize the shorter side to this many pixels and the longer one by the same factor, rounded down, as
         ``ResizeEdge`` of MMPretrain does.  There is no `size` then.
@@ -214,6 +216,7 @@ class Preprocessing:
     color_type: ColorType = "color"
     side_divisor: int = 1
     by_ratio: bool = False
+    enlarges: bool = True
     edge: int | None = None
     crop: tuple[int, int] | None = None
     crop_padding: int | None = None
@@ -246,6 +249,8 @@ class Preprocessing:
             raise ValueError(f"preprocessing: side_divisor must be positive, got {self.side_divisor}")
         if self.by_ratio and (self.size is None or not self.keep_ratio or self.turn_size or self.turn_boxes):
             raise ValueError("preprocessing: by_ratio must come with size, keep_ratio, no turn_size and no turn_boxes")
+        if not self.enlarges and (self.size is None or not self.keep_ratio or self.turn_size):
+            raise ValueError("preprocessing: enlarges must be true without size, keep_ratio and no turn_size")
         for name in FLAGS:
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"preprocessing: {name} must be True or False, got {getattr(self, name)!r}")
@@ -296,15 +301,17 @@ class Preprocessing:
             )
 
     @classmethod
-    def from_config(cls, config: dict[str, Any], *, inclusive_boxes: bool = False) -> Preprocessing:
+    def from_config(
+        cls, config: dict[str, Any], *, clip_boxes: bool = False, inclusive_boxes: bool = False
+    ) -> Preprocessing:
         """Return the settings of a config's test pipeline, MMDetection 2 or 3.
 
         Parameters
         ----------
         config : dict
             As `mmort.configs.read_config` returns it.
-        inclusive_boxes : bool, default False
-            That setting, which depends on the detector and not on the pipeline.
+        clip_boxes, inclusive_boxes : bool, default False
+            These settings, which depend on the detector and not on the pipeline; `box_settings` has them.
 
         Raises
         ------
@@ -313,7 +320,7 @@ class Preprocessing:
         """
         try:
             stated = pipeline_settings.settings_of(DetectorConfig(config))
-            settings = cls(**stated, inclusive_boxes=inclusive_boxes)
+            settings = cls(**stated, clip_boxes=clip_boxes, inclusive_boxes=inclusive_boxes)
             if settings.size is not None and settings.size[0] * settings.size[1] > MAX_RESIZED_PIXELS:
                 raise ValueError(
                     f"preprocessing: the config's test pipeline must resize to at most {MAX_RESIZED_PIXELS} pixels, "
@@ -348,6 +355,11 @@ class Preprocessing:
         if values["padding"] is not None:
             values["padding"] = _without_rare(values["padding"], _RARE_PADDING)
         return _without_rare(values, _RARE)
+
+    @property
+    def box_settings(self) -> dict[str, bool]:
+        """The settings that depend on the detector and not on the pipeline, as arguments of `from_config`."""
+        return {"clip_boxes": self.clip_boxes, "inclusive_boxes": self.inclusive_boxes}
 
     @property
     def channels(self) -> int:
@@ -413,6 +425,7 @@ class Preprocessing:
             return self.size
         if not self.turn_size:
             scale = min(self.size[0] / width, self.size[1] / height)
+            scale = scale if self.enlarges else min(scale, 1.0)
             rounded = round if self.rounding == "nearest" else int
             return max(1, rounded(width * scale)), max(1, rounded(height * scale))
         if self.rounding == "down":
@@ -462,7 +475,7 @@ class Preprocessing:
         elif self.turn_size:
             resized = {(1, long), (short, long), (short, short), (long, short), (long, 1)}
         else:
-            resized = {(1, width), (height, width), (height, 1)}
+            resized = {(1, width), (height, width), (height, 1)} | (set() if self.enlarges else {(1, 1)})
         return {self._pad_shape(*self._canvas_shape(*shape)) for shape in resized}
 
     def _canvas_shape(self, height: int, width: int, original: tuple[int, int] | None = None) -> tuple[int, int]:
@@ -509,7 +522,7 @@ class Preprocessing:
                 look_up(self._levels[channel], source, target)
             else:
                 target[:] = self._normalized(source, channel)
-        box_offset: tuple[float, float] | None = None
+        box_offset = padding.box_offset(height, width, ori_shape)
         if self.by_ratio:
             assert self.size is not None
             ratio = min(self.size[0] / ori_shape[1], self.size[1] / ori_shape[0])
@@ -605,12 +618,13 @@ _RARE = {
     "color_type": "color",
     "side_divisor": 1,
     "by_ratio": False,
+    "enlarges": True,
     "edge": None,
     "crop": None,
     "crop_padding": None,
     "line": None,
 }
-_RARE_PADDING = {"long_side": None, "margin": 0.0}
+_RARE_PADDING = {"half_pixels": False, "long_side": None, "margin": 0.0}
 """Settings, and those of the padding, that programs in other languages do not know, with their defaults."""
 
 

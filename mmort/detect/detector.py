@@ -52,6 +52,8 @@ class Detector(nn.Module):
         The schema of its ``test_cfg``, wherever that is.
     entries, test_cfg : ModelEntries, Schema
         What they have read; the second says how detections are selected.
+    clip_boxes : bool
+        Whether boxes are clipped to the original image once they are mapped to it.
     inclusive_boxes : bool
         Whether boxes end with their last pixel, and MMDetection adds one of the original image.
     flip_test : bool, default False
@@ -76,6 +78,7 @@ class Detector(nn.Module):
     family: str
     head_entries: ClassVar[tuple[str, ...]] = ("bbox_head",)
     earlier_heads: ClassVar[tuple[str, ...]] = ("rpn_head", "mask_head")
+    clip_boxes: ClassVar[bool] = False
     inclusive_boxes: ClassVar[bool] = False
     Model: ClassVar[type[ModelEntries]] = ModelEntries
     TestCfg: ClassVar[type[Schema]] = Schema
@@ -102,6 +105,11 @@ class Detector(nn.Module):
         self.output_names: tuple[str, ...] = BOXES
         self.mask_format = MaskFormat()
         self.angle_version: str | None = None
+
+    @property
+    def box_settings(self) -> dict[str, bool]:
+        """What the detector adds to the preprocessing of its config: arguments of `Preprocessing.from_config`."""
+        return {"clip_boxes": self.clip_boxes, "inclusive_boxes": self.inclusive_boxes}
 
     @property
     def heads(self) -> tuple[str, ...]:

@@ -105,6 +105,6 @@ def load_network(
             raise ValueError(f"threads must be positive, got {threads}")
         torch.set_num_threads(threads)
     detector = build(config)
-    preprocessing = Preprocessing.from_config(config, inclusive_boxes=detector.inclusive_boxes)
+    preprocessing = Preprocessing.from_config(config, **detector.box_settings)
     load_trained(detector, checkpoint, config, texts, vocabulary)
     return TorchNetwork(detector, preprocessing, detector.prepare_for_export(flip=preprocessing.flip), threads)

@@ -55,10 +55,10 @@ class AugmentedViews:
     max_per_img: int
 
     @classmethod
-    def from_config(cls, config: dict[str, Any], *, inclusive_boxes: bool = False) -> AugmentedViews:
+    def from_config(cls, config: dict[str, Any], **box_settings: bool) -> AugmentedViews:
         """Read ``tta_model`` and ``tta_pipeline``, or take MMDetection's defaults: the image and its mirror image.
 
-        Whether boxes end with their last pixel, `inclusive_boxes`, is the detector's, which no config says.
+        The further arguments are `box_settings` of the detector's preprocessing, which no config says.
 
         Raises
         ------
@@ -85,7 +85,7 @@ class AugmentedViews:
         for steps in _pipelines(pipeline):
             flips = [step for step in steps if plain_type(step.get("type")) == "RandomFlip"]
             settings_of_view = of_views | {"test_pipeline": [step for step in steps if step not in flips]}
-            preprocessing = Preprocessing.from_config(settings_of_view, inclusive_boxes=inclusive_boxes)
+            preprocessing = Preprocessing.from_config(settings_of_view, **box_settings)
             views.append(View(preprocessing, any(map(_flips, flips))))
         return cls(tuple(views), nms, count)
 

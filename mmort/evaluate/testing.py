@@ -213,7 +213,7 @@ def test(
         raise ValueError("test: tta needs a config, which has the views, and runs on this machine")
     views = None
     if options.tta and config is not None:
-        views = AugmentedViews.from_config(config, inclusive_boxes=_has_inclusive_boxes(network))
+        views = AugmentedViews.from_config(config, **_box_settings(network))
     masks = True if options.output or submission or (options.report and network.has_masks) else None
     evaluation = Evaluation(dataset, options.metrics, masks=masks, **of_metrics)
     task = task_of(network)
@@ -390,9 +390,9 @@ def _submission(dataset: Dataset, options: dict[str, Any], *, force: bool) -> tu
     return submission
 
 
-def _has_inclusive_boxes(network: TrainedNetwork) -> bool:
-    """Return whether boxes of a network end with their last pixel."""
-    return network.preprocessing is not None and network.preprocessing.inclusive_boxes
+def _box_settings(network: TrainedNetwork) -> dict[str, bool]:
+    """Return what a network says of its boxes, which no config does."""
+    return {} if network.preprocessing is None else network.preprocessing.box_settings
 
 
 def _preprocessing(network: TrainedNetwork, config: dict[str, Any] | None) -> Preprocessing:
@@ -406,7 +406,7 @@ def _preprocessing(network: TrainedNetwork, config: dict[str, Any] | None) -> Pr
             )
         return network.preprocessing
     try:
-        preprocessing = Preprocessing.from_config(config, inclusive_boxes=_has_inclusive_boxes(network))
+        preprocessing = Preprocessing.from_config(config, **_box_settings(network))
     except ValueError as error:
         if network.preprocessing is None:
             raise

@@ -161,15 +161,16 @@ def _keypoints_of(original: Original) -> dict[str, Any]:
     """Return what MMPose reads of the config's test data set, or of its type, about keypoints."""
     import_package(original.package)
     parse = importlib.import_module("mmpose.datasets.datasets.utils").parse_pose_metainfo
-    entry = DetectorConfig(original.config).test_data_sets[0]
-    info = entry.get("metainfo") or getattr(original.dataset_type, "METAINFO", None)
+    layout = DetectorConfig(original.config)
+    stated = layout.outer_test_data_set.get("metainfo") or layout.test_data_sets[0].get("metainfo")
+    info = stated or getattr(original.dataset_type, "METAINFO", None)
     if not isinstance(info, Mapping) or not info:
         raise ValueError("export: the config's test data set must state its keypoints, in metainfo or by its type")
     if "from_file" in info:
         info = read_config(_file_of(str(info["from_file"])))["dataset_info"]
     keypoints: dict[str, Any] = parse(dict(info))
-    count = original.model.head.out_channels if hasattr(original.model.head, "out_channels") else None
-    count = getattr(original.model.head, "num_joints", count)
+    head = original.model.head
+    count = getattr(head, "num_joints", None) or getattr(head, "out_channels", None)
     if count != keypoints["num_keypoints"]:
         raise ValueError(
             f"export: the head must have as many keypoints as the config's test data set, "

@@ -73,7 +73,7 @@ class Postprocessing:
         factors = np.ones(1, np.float32)
         if masks:
             mask_format = mask_format or MaskFormat(covered_area(masks[0].shape[1:], canvas))
-            stored, factors = mask_format.store(masks[0][indices], boxes, image, canvas)
+            stored, factors = mask_format.store(masks[0][indices], boxes, image, canvas, dets[indices, :4])
             if mask_format.boxes == "masks" and isinstance(stored, ImageMasks):
                 boxes = stored.boxes
         labels = labels[indices].astype(np.int64)

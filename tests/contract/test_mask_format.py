@@ -126,3 +126,22 @@ def test_masks_between_edges_are_enlarged_only_as_far_as_edges_need(offset, resi
     whole, factors = MaskFormat("image", 0, 4, "edges").store(logits, boxes, image)
     assert (stacked(whole)[1] != expected[1]).any()
     assert factors.tolist() == [1, 1, 1, 1]
+
+
+def test_masks_end_at_the_boxes_in_the_input(image, rng):
+    """Before they get the original size; the reference is written in torch."""
+    values = rng.random((2, 8, 12)).astype(np.float32)
+    boxes = np.array([[-3, 4.5, 20, 31], [10, -9, 70, 12]], np.float32)
+    whole = bilinear(values, INPUT)
+    rows, columns = np.arange(INPUT[0])[:, None], np.arange(INPUT[1])
+    for canvas, (x1, y1, x2, y2) in zip(whole, boxes, strict=True):
+        canvas[(rows < y1) | (rows >= y2) | (columns < x1) | (columns >= x2)] = 0
+    expected = bilinear(np.ascontiguousarray(whole[:, : RESIZED[0], : RESIZED[1]]), ORIGINAL) > 0.25
+    ends = MaskFormat("image", 0.25, 4, inside_input_boxes=True)
+    unused = np.zeros((2, 4), np.float32)
+    actual = stacked(ends.store(values, unused, image, input_boxes=boxes).masks)
+    assert (actual != expected).sum() <= 2  # sums in another order
+    with pytest.raises(ValueError, match="need these boxes"):
+        ends.store(values, unused, image).masks.region(0, *ORIGINAL)
+    with pytest.raises(ValueError, match="inside_input_boxes is for rescaling 'crop' only, got 'scale'"):
+        MaskFormat("image", rescaling="scale", inside_input_boxes=True)

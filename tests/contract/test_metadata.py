@@ -50,10 +50,14 @@ def test_what_mmort_writes_is_read_back():
         texts=EncoderFile("a.texts.onnx", "1f"),
     )
     # Which are written only if they are set.
-    rare = {"side_divisor", "by_ratio", "edge", "crop", "crop_padding", "line"}
+    rare = {"side_divisor", "by_ratio", "enlarges", "edge", "crop", "crop_padding", "line"}
     assert _PREPROCESSING.keys() == preprocessing.to_dict().keys() | rare
     assert replace(preprocessing, side_divisor=16).to_dict()["side_divisor"] == 16
-    assert _PREPROCESSING["padding"].keys() == preprocessing.to_dict()["padding"].keys() | {"long_side", "margin"}
+    assert _PREPROCESSING["padding"].keys() == preprocessing.to_dict()["padding"].keys() | {
+        "half_pixels",
+        "long_side",
+        "margin",
+    }
     assert _MASKS.keys() == masks.to_dict().keys()
     assert _MASKS["panoptic"].keys() == masks.to_dict()["panoptic"].keys()
 

@@ -8,7 +8,7 @@ import torch
 
 from mmort.configs.layout import DetectorConfig
 from mmort.detect import build, unsupported
-from mmort.predict import Preprocessing
+from mmort.predict import Padding, Preprocessing
 from tests.detect import yolo_cases
 
 KEEP_RATIO = {"type": "YOLOv5KeepRatioResize", "scale": (640, 640)}
@@ -36,7 +36,7 @@ def selected(scores, objectness=None, **test_cfg):
     corners = torch.arange(scores.shape[1])[None, :, None] * 20.0
     boxes = torch.cat([corners, corners, corners + 10, corners + 10], 2)
     factor = None if objectness is None else torch.tensor([objectness])[..., None]
-    dets, labels = detector.select(boxes, scores, factor)
+    dets, labels, _ = detector.select(boxes, scores, factor)
     return [(round(float(row[4]), 4), int(label)) for row, label in zip(dets[0], labels[0], strict=True) if label >= 0]
 
 
@@ -64,13 +64,34 @@ def test_largest_distances_of_yolov6():
 
 
 def test_letterbox():
-    preprocessing = Preprocessing.from_config(config_of())
+    preprocessing = Preprocessing.from_config(config_of(), **build(config_of()).box_settings)
     prepared = preprocessing(np.zeros((300, 800, 3), np.uint8))
     assert prepared.input.shape == (3, 640, 640)
     assert prepared.offset == (200, 0)
     assert prepared.input[0, 0, 0] == np.float32(114) / np.float32(255)
     boxes = np.array([[-4, 196, 700, 240]], np.float32)  # clipped to the original image
     np.testing.assert_allclose(prepared.boxes_in_image(boxes), [[0, 0, 800, 50]], rtol=1e-6)
+
+
+def test_smaller_images_stay_as_they_are():
+    preprocessing = Preprocessing.from_config(config_of(steps=(LETTER,)))
+    assert Preprocessing.from_dict(preprocessing.to_dict()) == preprocessing
+    assert preprocessing(np.zeros((100, 300, 3), np.uint8)).img_shape == (100, 300)
+    assert preprocessing(np.zeros((100, 800, 3), np.uint8)).img_shape == (80, 640)
+    with pytest.raises(ValueError, match="enlarges must be true without size"):
+        Preprocessing(enlarges=False)
+
+
+def test_half_pixels_of_odd_padding():
+    preprocessing = Preprocessing.from_config(config_of(steps=(KEEP_RATIO, {**LETTER, "half_pad_param": True})))
+    assert Preprocessing.from_dict(preprocessing.to_dict()) == preprocessing
+    prepared = preprocessing(np.zeros((301, 640, 3), np.uint8))
+    assert prepared.offset == (169, 0)
+    assert prepared.box_offset == (169.5, 0)
+    boxes = np.array([[10, 170, 20, 190.5]], np.float32)
+    np.testing.assert_array_equal(prepared.boxes_in_image(boxes), np.float32([[10, 0.5, 20, 21]]))
+    with pytest.raises(ValueError, match=r"half_pixels must be false without padding\.centred"):
+        Padding(half_pixels=True)
 
 
 def test_proportions_of_each_image():
@@ -97,8 +118,7 @@ def test_proportions_of_each_image():
             "must be at least that of YOLOv5KeepRatioResize, 640",
         ),
         ({"steps": [{**KEEP_RATIO, "scale": (640, 480)}, LETTER]}, "must have a square scale, got"),
-        ({"steps": [KEEP_RATIO, {**LETTER, "half_pad_param": True}]}, "half_pad_param=False only"),
-        ({"steps": [LETTER]}, "without YOLOv5KeepRatioResize before it is supported with allow_scale_up=True"),
+        ({"steps": [LETTER], "shapes": SHAPES}, "without YOLOv5KeepRatioResize before it is supported without another"),
         ({"shapes": {**SHAPES, "size": 3}}, "batch_shapes_cfg with size"),
     ],
 )

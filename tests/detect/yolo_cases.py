@@ -29,6 +29,18 @@ V5_HEAD = {
     },
     "obj_level_weights": [4.0, 1.0, 0.4],
 }
+V5_INS_HEAD = {
+    **V5_HEAD,
+    "type": "YOLOv5InsHead",
+    "head_module": {
+        **V5_HEAD["head_module"],
+        "type": "YOLOv5InsHeadModule",
+        "mask_channels": 8,
+        "proto_channels": 128,
+    },
+    "mask_overlap": True,
+    "loss_mask_weight": 0.05,
+}
 V8_HEAD = {
     "type": "YOLOv8Head",
     "head_module": {
@@ -122,6 +134,14 @@ V7_NECK = {
     "in_channels": [512, 1024, 1024],
     "out_channels": V7_LEVELS,
     "upsample_feats_cat_first": False,
+    # MMYOLO changes its default, which the detectors built after it then have
+    "block_cfg": {
+        "type": "ELANBlock",
+        "middle_ratio": 0.5,
+        "block_ratio": 0.25,
+        "num_blocks": 4,
+        "num_convs_in_block": 1,
+    },
 }
 V7_HEAD = {
     **V5_HEAD,
@@ -300,5 +320,15 @@ MODELS = {
             "block_cfg": V7_SUMMED,
         },
         _V7_E2E_HEAD,
+    ),
+    "yolov5_ins": _model(
+        V5_BACKBONE,
+        V5_NECK,
+        V5_INS_HEAD,
+        score_thr=0.3,
+        max_per_img=20,
+        min_bbox_size=0,
+        mask_thr_binary=0.4,
+        fast_test=True,
     ),
 }

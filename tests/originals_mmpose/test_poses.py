@@ -7,6 +7,7 @@ import pytest
 
 from mmort.cli import main
 from mmort.contract import PoseFormat
+from mmort.detect.export import ExportOptions
 from mmort.original import export
 from mmort.predict import PosePredictor, read_image
 from mmort.predict.pose_decoding import decode
@@ -114,6 +115,22 @@ def test_the_check(figures, tmp_path, capsys):
     assert main(["export", "--check", "--original", str(path)]) == 1
     assert "MMPose cannot build the config's model" in capsys.readouterr().err
     assert [file.name for file in tmp_path.iterdir()] == ["config.py"]
+
+
+def test_data_sets_that_hold_others(figures, tmp_path):
+    """What the outer one states counts: those inside may have other keypoints, which its steps convert."""
+    path = strokes.config(tmp_path, "RTMPose", figures)
+    info, inner = f"metainfo=dict(from_file={str(figures / 'info.py')!r})", "dict(type='CocoWholeBodyDataset')"
+    text = path.read_text().replace(
+        "test_evaluator",
+        "test_dataloader = dict(dataset=dict(type='CombinedDataset', "
+        f"{info}, datasets=[{inner}], pipeline=test_pipeline))\ntest_evaluator",
+    )
+    path.write_text(text)
+    model, _ = original.build(path)
+    original.save(model, tmp_path / "x.pth")
+    export(path, tmp_path / "x.pth", tmp_path / "x.onnx", ExportOptions(verify=False), progress=lambda line: None)
+    assert PosePredictor(tmp_path / "x.onnx").format.names == strokes.NAMES
 
 
 def test_what_the_original_reads_of_images(figures, tmp_path, monkeypatch):

@@ -18,6 +18,7 @@ ANNOTATIONS = {"type": "LoadAnnotations", "with_bbox": True, "_scope_": "mmdet"}
 LOAD = {"type": "LoadImageFromFile", "backend_args": None}
 PIPELINE = [LOAD, KEEP_RATIO, LETTER, PACK]
 ALONE = [LOAD, {"type": "LetterResize", "scale": (SIDE, 64), "allow_scale_up": True, "use_mini_pad": True}, PACK]
+SMALLER = [LOAD, {"type": "LetterResize", "scale": (SIDE, SIDE), "allow_scale_up": False}, PACK]
 BATCH_SHAPES = {
     "type": "BatchShapePolicy",
     "batch_size": 1,
@@ -83,4 +84,9 @@ CASES["rtmdet_rotated"] = replace(
         {"type": "mmdet.Pad", "size": (SIDE, SIDE), "pad_val": {"img": (114, 114, 114)}},
         {**PACK, "meta_keys": PACK["meta_keys"][:5]},
     ],
+)
+CASES["yolov5_ins"] = replace(
+    CASES["yolov5_ins"],
+    spread={r"convs_pred\.\d+$": (0.3, 1.5), r"proto_pred\.conv3\.conv$": (0.0, 2.0)},
+    pipeline=[LOAD, KEEP_RATIO, {**LETTER, "half_pad_param": True}, PACK],
 )

@@ -110,6 +110,7 @@ class Original:
 
 
 def _image_result(instances: Any) -> ImageResult:
-    """Return the boxes, scores and labels of MMYOLO."""
+    """Return the boxes, scores and labels of MMYOLO, and its masks if it has any."""
     boxes = getattr(instances.bboxes, "tensor", instances.bboxes)  # rotated ones have a class
-    return ImageResult(boxes.numpy(), instances.scores.numpy(), instances.labels.numpy())
+    masks = instances.masks.numpy() if "masks" in instances else None
+    return ImageResult(boxes.numpy(), instances.scores.numpy(), instances.labels.numpy(), masks)

@@ -7,20 +7,19 @@ import numpy as np
 import pytest
 
 from mmort.predict import Preprocessing
-from tests.originals_mmyolo.cases import ALONE, BATCH_SHAPES, CASES, PIPELINE
+from tests.originals_mmyolo.cases import ALONE, BATCH_SHAPES, CASES, PIPELINE, SMALLER
 from tests.originals_mmyolo.original import MODELS, TASK_UTILS, Compose, DefaultScope, Original, pseudo_collate
 
 
 @pytest.mark.parametrize(
     ("pipeline", "shapes"),
-    [(PIPELINE, None), (PIPELINE, BATCH_SHAPES), (ALONE, None)],
-    ids=["letterbox", "proportions", "alone"],
+    [(PIPELINE, None), (PIPELINE, BATCH_SHAPES), (ALONE, None), (SMALLER, None)],
+    ids=["letterbox", "proportions", "alone", "smaller"],
 )
 def test_inputs(pipeline, shapes):
     config = CASES["yolov5"].config()
     config["test_dataloader"]["dataset"] |= {"pipeline": copy.deepcopy(pipeline), "batch_shapes_cfg": shapes}
     preprocessing = Preprocessing.from_config(config)
-    assert preprocessing.clip_boxes
     with warnings.catch_warnings(), DefaultScope.overwrite_default_scope("mmyolo"):
         warnings.simplefilter("ignore")
         steps = Compose([{"type": "mmdet.LoadImageFromNDArray"}, *copy.deepcopy(pipeline[1:])])

@@ -94,7 +94,8 @@ def test_a_detector_finds_the_boxes(spots, image, tmp_path):
     np.testing.assert_array_equal(found.boxes, expected.boxes)
     np.testing.assert_array_equal(found.keypoints, predictor.poses(image, expected.boxes).keypoints)
     assert len(PosePredictor(spots, detector, pose_classes=["a"])(image)) == 0
-    assert len(PosePredictor(spots, detector, score_threshold=0.6)(image)) == 0
+    all_boxes = Predictor(detector, score_threshold=0)
+    assert [len(PosePredictor(spots, all_boxes, score_threshold=score)(image)) for score in (0.4, 0.6)] == [1, 0]
     with pytest.raises(ValueError, match="pose_classes must be among the detector's, got 'c'; its classes: a, b"):
         PosePredictor(spots, detector, pose_classes=["c"])
     with pytest.raises(ValueError, match="detector must be one of detections, got one of keypoints"):

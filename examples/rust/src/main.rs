@@ -135,6 +135,8 @@ fn run(model: &str, path: &str, library: Option<&String>) -> Result<(), Box<dyn 
         || flag(&settings, "to_float32", false)
         || flag(&settings, "inclusive_boxes", false)
         || flag(&settings, "by_ratio", false)
+        || flag(&settings["padding"], "half_pixels", false)
+        || !flag(&settings, "enlarges", true)
     {
         return Err("this example resizes bytes as OpenCV does, bilinear, and knows no padding by bits".into());
     }

@@ -60,7 +60,7 @@ def export_detector(
         if overrides:
             refuse_unread(overrides, read_config(config))
         detector = build(settings)
-        preprocessing = Preprocessing.from_config(settings, inclusive_boxes=detector.inclusive_boxes)
+        preprocessing = Preprocessing.from_config(settings, **detector.box_settings)
         if not options.flip:
             preprocessing = replace(preprocessing, flip=False)
         steps.begin(f"loading {os.fspath(checkpoint)} into {detector.family}")

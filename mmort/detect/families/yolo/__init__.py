@@ -3,4 +3,14 @@
 An import here registers a family.
 """
 
-from mmort.detect.families.yolo import ppyoloe, rotated_rtmdet, rtmdet, yolov5, yolov6, yolov7, yolov8, yolox
+from mmort.detect.families.yolo import (
+    ppyoloe,
+    rotated_rtmdet,
+    rtmdet,
+    yolov5,
+    yolov5_ins,
+    yolov6,
+    yolov7,
+    yolov8,
+    yolox,
+)

@@ -47,10 +47,14 @@ class YOLOv5HeadModule(HeadModule):
 
     def __init__(self, entries: Any) -> None:
         super().__init__(entries)
-        numbers = self.anchors * (5 + self.classes)
+        numbers = self.numbers(entries)
         self.convs_pred = nn.ModuleList(
             self.predictor(channels, numbers) for channels in map(entries.channels, entries.in_channels)
         )
+
+    def numbers(self, entries: Any) -> int:
+        """Return how many numbers are predicted in a location."""
+        return self.anchors * (5 + self.classes)
 
     def predictor(self, channels: int, numbers: int) -> nn.Module:
         """Return the layer that predicts the numbers of a level."""
@@ -72,10 +76,13 @@ class YOLOv5Head(YOLOHead):
         prior_generator: Priors = part("prior generator", default=_ANCHORS)
         bbox_coder: YOLOv5CoderEntries = nested(YOLOv5CoderEntries, default={})
 
+    def by_anchor(self, map: Tensor) -> Tensor:
+        """Return the numbers of each anchor [N, h*w*A, 5 + C ...] of a level's map."""
+        return torch.unflatten(map.permute(0, 2, 3, 1), 3, (self.head_module.anchors, -1)).flatten(1, 3)
+
     def decoded(self, level: int, *maps: Tensor) -> tuple[Tensor, ...]:
         (map,) = maps
-        by_anchor = torch.unflatten(map.permute(0, 2, 3, 1), 3, (-1, 5 + self.head_module.classes))
-        numbers = by_anchor.flatten(1, 3).sigmoid()  # [N, h*w*A, 5 + C]
+        numbers = self.by_anchor(map)[..., : 5 + self.head_module.classes].sigmoid()
         priors = self.priors.level(level, map)  # [h*w*A, 4]
         shift = (numbers[..., :2] - 0.5) * 2 * self.head_module.strides[level]
         centre = (priors[:, :2] + priors[:, 2:]) * 0.5 + shift

@@ -14,7 +14,7 @@ from mmort.detect.parts.backbones.yolo import CSPNeXt
 from mmort.detect.parts.boxes import larger
 from mmort.detect.parts.necks.yolo_pafpn import YOLOXPAFPN, CSPNeXtPAFPN
 from mmort.detect.parts.priors import Priors
-from mmort.detect.parts.selection import detections, of_all_levels
+from mmort.detect.parts.selection import indexed_detections, of_all_levels
 from mmort.detect.parts.single_stage import Head, SingleStageDetector, SingleStageModel
 from mmort.detect.parts.test_cfg import SelectionEntries, check_preselection, check_size_of_original
 from mmort.detect.parts.yolo.scaling import scaled_channels
@@ -135,6 +135,7 @@ class YOLOTestEntries(YOLOSelection, SelectionEntries):
 class YOLODetector(SingleStageDetector):
     """A detector of MMYOLO, which clips no boxes before they are mapped to the original image."""
 
+    clip_boxes = True
     Model = YOLOModel
     TestCfg = YOLOTestEntries
     head: ClassVar[type[YOLOHead]]
@@ -148,10 +149,13 @@ class YOLODetector(SingleStageDetector):
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         boxes, scores, *objectness = self.bbox_head.decode(self.raw(input))
-        return self.select(boxes, scores, objectness[0] if objectness else None)
+        return self.select(boxes, scores, objectness[0] if objectness else None)[:2]
 
     def select(self, boxes: Tensor, scores: Tensor, objectness: Tensor | None) -> tuple[Tensor, ...]:
-        """Return the detections among boxes [N, P, 4] with scores [N, P, C], and perhaps objectness [N, P, 1]."""
+        """Return the detections among boxes [N, P, 4] with scores [N, P, C], and perhaps objectness [N, P, 1].
+
+        Upright ones have their indices [N, K] among the boxes as a third result.
+        """
         test_cfg = self.test_cfg
         if objectness is not None:
             if test_cfg.score_thr > 0 and not test_cfg.yolox_style:
@@ -169,4 +173,5 @@ class YOLODetector(SingleStageDetector):
         if test_cfg.min_bbox_size >= 0:
             scores = torch.where(larger(boxes, test_cfg.min_bbox_size), scores, 0)
         # With yolox_style MMYOLO keeps all that is not suppressed.
-        return detections(boxes, scores, replace(test_cfg, max_per_img=0) if test_cfg.yolox_style else test_cfg)
+        limited = replace(test_cfg, max_per_img=0) if test_cfg.yolox_style else test_cfg
+        return indexed_detections(boxes, scores, limited)

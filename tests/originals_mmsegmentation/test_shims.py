@@ -1,0 +1,40 @@
+"""What takes the place of lines of MMCV and MMSegmentation that torch cannot trace computes the same bits."""
+
+import itertools
+
+import pytest
+import torch
+
+from mmort.configs.packages import PACKAGES
+from mmort.original import shims
+from mmort.original.packages import import_package
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+import_package(PACKAGES["mmseg"])
+SIZES = (7, 8), (9, 10), (11, 13)
+
+
+def same(module, *shape):
+    image = torch.randn(2, *shape, generator=torch.Generator().manual_seed(0))
+    expected = module(image)
+    with shims.applied():
+        assert type(module).forward.__module__ == shims.__name__
+        actual = module(image)
+    assert torch.equal(actual, expected)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_convolutions_that_pad(size):
+    from mmcv.cnn.bricks.conv2d_adaptive_padding import Conv2dAdaptivePadding
+
+    for kernel, stride, dilation in itertools.product((1, 2, 3, (5, 3)), (1, 2, (3, 2)), (1, 2)):
+        same(Conv2dAdaptivePadding(3, 4, kernel, stride, dilation=dilation), 3, *size)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_enlarged_images(size):
+    from mmseg.models.utils.wrappers import Upsample
+
+    for factor in (2, 4, 1.5):
+        same(Upsample(scale_factor=factor, mode="bilinear", align_corners=False), 3, *size)
+    same(Upsample(size=(5, 6), mode="nearest"), 3, *size)
