@@ -46,7 +46,7 @@ def same_polygons(file, model, settings):
     return count
 
 
-@pytest.mark.parametrize(("postprocessor", "least"), [("dict(type='DBPostprocessor')", 500), (QUAD, 50), (FEW, 5)])
+@pytest.mark.parametrize(("postprocessor", "least"), [("dict(type='DBPostprocessor')", 100), (QUAD, 50), (FEW, 5)])
 def test_a_trained_detection(trained, tmp_path, capsys, postprocessor, least):
     images, checkpoint, model = trained
     config, file = signs.config(tmp_path, images, postprocessor=postprocessor), tmp_path / "x.onnx"

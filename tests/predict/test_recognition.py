@@ -77,7 +77,7 @@ def test_another_number_of_characters():
 @pytest.mark.parametrize(
     ("line", "image", "size"),
     [
-        (LineHeight(32), (100, 30), (107, 32)),  # rounded up
+        (LineHeight(32), (101, 31), (105, 32)),  # 104.3, rounded up
         (LineHeight(32, 32), (10, 30), (32, 32)),
         (LineHeight(32, 32, 64), (100, 30), (64, 32)),
         (LineHeight(32, width_divisor=16), (104, 32), (96, 32)),  # six and a half: to the even number
