@@ -107,6 +107,17 @@ def test_ultralytics_rotated(tmp_path, selected, opset):
     np.testing.assert_allclose(detections.rotated_boxes, boxes[kept] * [0.5, 0.5, 0.5, 0.5, 1], rtol=1e-4)
 
 
+def test_the_class_is_that_of_the_highest_logit(tmp_path):
+    """Sigmoids of both are 1."""
+    rows = np.array([[10, 10, 30, 40, 30, 40, -5], [50, 20, 90, 60, 60, 50, 55]], float)
+    path = write(tmp_path / "model.onnx", {"found": rows})
+    layout = {"boxes": "found[:4]", "box_format": "xyxy", "scores": "found[4:]", "activation": "sigmoid"}
+    mmort.onnx.adopt(
+        path, tmp_path / "a.onnx", layout | {"preprocessing": {"size": [WIDTH, HEIGHT], "keep_ratio": False}}
+    )
+    assert detect(tmp_path / "a.onnx").labels.tolist() == [1, 0]
+
+
 def test_thousands_of_rotated_boxes(tmp_path):
     """All take part: boxes are suppressed by better ones that are near or far in the order, the worst by none."""
     boxes = np.tile([30.0, 30, 20, 10, 0.5], (1600, 1))

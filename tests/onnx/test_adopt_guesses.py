@@ -196,6 +196,17 @@ def test_yolov5_states_its_names_and_stride(tmp_path):
     assert presets_in(asked(other)) == ["yolov5", "yolov7"]
 
 
+def test_yolov5_of_any_size_is_asked_for(tmp_path):
+    """The file does not say which size it was trained for, and its package's default is a guess."""
+    count = 3 * cells([640, 480], [8, 16, 32])  # of the image of noise
+    rows = np.concatenate([RNG.uniform(50, 400, (count, 4)), RNG.uniform(0, 1, (count, 4))], 1)
+    metadata = {"stride": "32", "names": str(dict(enumerate(CLASSES)))}
+    path = write(tmp_path / "yolov5.onnx", {"output0": rows}, ("n", 3, "h", "w"), metadata)
+    assert presets_in(asked(path)) == ["yolov5", "yolov7"]
+    adoption = mmort.onnx.adopt(path, tmp_path / "a.onnx", preset="yolov5")
+    assert "fitted into 640 x 640" in str(adoption)
+
+
 def test_one_class_of_yolov7(tmp_path):
     """Its score is the objectness, as YOLOv7's own suppression has it; YOLOv5 multiplies both."""
     boxes, scores = grid_boxes(3 * CELLS), RNG.uniform(0, 1, (3 * CELLS, 2))

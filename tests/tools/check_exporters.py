@@ -17,6 +17,7 @@ import sys
 import tempfile
 import warnings
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -31,11 +32,11 @@ OUTCOMES = "right", "right after a question", "asked", "refused", "shows nothing
 
 def files() -> dict[str, Exporter]:
     """Return all files by name, whose first word is the package."""
-    from tests.tools.exporters import of_packages, of_torchvision, of_transformers, of_ultralytics
+    from tests.tools.exporters import of_packages, of_torchvision, of_transformers, of_ultralytics, of_yolos
 
     return {
         name: exporter
-        for module in (of_ultralytics, of_torchvision, of_transformers, of_packages)
+        for module in (of_ultralytics, of_torchvision, of_transformers, of_packages, of_yolos)
         for name, exporter in module.FILES.items()
     }
 
@@ -61,11 +62,19 @@ def judge(exporter: Exporter, folder: Path, images: list[np.ndarray]) -> tuple[s
     except ValueError as error:
         return "refused", str(error)
     predict = mmort.Predictor(adopted, score_threshold=0)
+
+    def candidates(image: np.ndarray) -> mmort.Detections:
+        """Return all boxes in an image, before suppression and clipping."""
+        every = {"iou_threshold": None, "max_detections": 9999, "preprocessing": {"clip_boxes": False}}
+        layout, preset = (exporter.layout or {}) | every, exporter.preset if question else None
+        mmort.onnx.adopt(path, folder / "every_box.onnx", layout, config=config, preset=preset, force=True)
+        return mmort.Predictor(folder / "every_box.onnx", score_threshold=0)(image)
+
     count, problems = 0, []
     for image in images:
         expected = exporter.detect(path, image)
         count += len(expected[1])
-        if problem := difference(predict(image), expected, exporter):
+        if problem := difference(predict(image), expected, exporter, partial(candidates, image)):
             problems.append(problem)
     if problems:
         return "WRONG", f"{'after a question: ' if question else ''}{'; '.join(problems)}"

@@ -135,7 +135,7 @@ class _Decoder:
             scores = self._class_scores()
             class_count = op.Gather(op.Shape(scores), np.array(2))
             if not layout.multi_label:
-                labels = op.ArgMax(scores, axis=2, keepdims=0)
+                labels = op.ArgMax(self._class_order(scores), axis=2, keepdims=0)
                 scores = op.reduce("ReduceMax", scores, 2)
             else:
                 scores = op.Transpose(scores, perm=[0, 2, 1])  # (N, classes, boxes), as NonMaxSuppression takes them
@@ -357,13 +357,21 @@ class _Decoder:
                 f"adopt: classes must have a name for each of the {count} classes that scores has, got "
                 f"{len(layout.classes)}{advice}"
             )
-        scores = self._probabilities(matrix)
-        if layout.background != "none":
-            begin, end = (1, END) if layout.background == "first" else (0, -1)
-            scores = op.Slice(scores, [begin], [end], [2])
+        scores = self._without_background(self._probabilities(matrix))
         if layout.objectness is not None:
             scores = scores * op.Reshape(self._probabilities(self._vector("objectness")), [0, -1, 1])
         return self._of_used_rows(scores)
+
+    def _class_order(self, scores: Value) -> Value:
+        """Return the values by which the best class is chosen: logits, as the sigmoids of large ones are all 1."""
+        return self._without_background(self._matrix("scores")) if self.layout.activation == "sigmoid" else scores
+
+    def _without_background(self, values: Value) -> Value:
+        """Return the columns of classes that are objects."""
+        if self.layout.background == "none":
+            return values
+        begin, end = (1, END) if self.layout.background == "first" else (0, -1)
+        return self.op.Slice(values, [begin], [end], [2])
 
     def _of_used_rows(self, scores: Value) -> Value:
         """Return scores (N, boxes, ...), with 0 in rows that are not of an image."""

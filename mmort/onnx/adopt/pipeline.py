@@ -89,13 +89,7 @@ def adopt_file(
     file = _with_columns(file, chosen)
     _check_rows(file, chosen)
     with files.replacing(output, keep_neighbours=True) as draft:
-        try:
-            _save(_adopted(path, _every_box(chosen), file), draft, path)
-            check_meaning(run_trial(OnnxRuntime(draft), chosen.prepare, pads=False), chosen)
-            _save(_adopted(path, chosen, file), draft, path)
-            run_trial(OnnxRuntime(draft), chosen.prepare, pads=False)
-        except ValueError as error:
-            raise ValueError(str(error).replace(str(draft), str(path))) from None
+        _write_checked(path, chosen, file, draft)
     named = [entry for entry in OUTPUT_ENTRIES if getattr(chosen, entry) is not None]
     read = {columns.output for entry in named for columns in chosen.parts(entry)}
     left_out = tuple(name for name in file.outputs if name not in read)
@@ -105,6 +99,17 @@ def adopt_file(
         write_image(options.show, contact_sheet([panel]))
     further = tuple(f"{_described(tensor)}: {MEANINGS[meaning]}" for tensor, meaning in file.inputs.further)
     return Adoption(exporter, image, chosen, left_out, guessed=guessed, further=further)
+
+
+def _write_checked(path: files.PathLike, layout: Layout, file: ForeignFile, target: Path) -> None:
+    """Write a file with the decoder of a layout; refuse one whose boxes contradict it, or that does not run."""
+    try:
+        _save(_adopted(path, _every_box(layout), file), target, path)
+        check_meaning(run_trial(OnnxRuntime(target), layout.prepare, pads=False), layout)
+        _save(_adopted(path, layout, file), target, path)
+        run_trial(OnnxRuntime(target), layout.prepare, pads=False)
+    except ValueError as error:
+        raise ValueError(str(error).replace(str(target), str(path))) from None
 
 
 def _with_columns(file: ForeignFile, layout: Layout) -> ForeignFile:
@@ -219,12 +224,7 @@ def _weighed(
 
         def draft(layout: Layout) -> Path:
             target = folder / "draft.onnx"
-            try:
-                _save(_adopted(path, _every_box(layout), file), target, path)
-                check_meaning(run_trial(OnnxRuntime(target), layout.prepare, pads=False), layout)
-                _save(_adopted(path, layout, file), target, path)
-            except ValueError as error:
-                raise ValueError(str(error).replace(str(target), str(path))) from None
+            _write_checked(path, layout, file, target)
             return target
 
         verdicts = weigh(candidates, images, draft, shown=len(tried) or len(images), scales=file.image.dtype != "uint8")

@@ -313,8 +313,10 @@ def _detectron2(file: ForeignFile) -> Entries | None:
 
 
 def _yolov5(file: ForeignFile) -> Entries | None:
-    """Return the layout of a file whose metadata YOLOv5 wrote: names and stride, and nothing else."""
+    """Return the layout of a file whose metadata YOLOv5 wrote: names and stride, and nothing else, not even a size."""
     if not {"names", "stride"} <= set(file.metadata) or len(file.outputs) != 1:
+        return None
+    if file.size() is None and file.stated_size() is None:
         return None
     entries = PRESETS["yolov5"].entries(file)
     return entries if entries is not None and "classes" in entries else None

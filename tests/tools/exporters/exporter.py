@@ -37,7 +37,7 @@ class Exporter(NamedTuple):
     is_half: bool = False
     """Whether the network computes in float16, whose rounding moves boxes by parts of a pixel."""
     iou_threshold: float | None = None
-    """Where suppression decides: of two, one may leave out an upright box whose IoU is almost this."""
+    """Where suppression decides: boxes whose IoU is almost this may be left out by one of two and not by the other."""
 
 
 def images() -> list[np.ndarray]:
@@ -89,38 +89,52 @@ def normalized(
         norm.momentum = momentum
 
 
-def difference(detections: Detections, expected: Rows, exporter: Exporter | None = None) -> str:
+def difference(
+    detections: Detections,
+    expected: Rows,
+    exporter: Exporter | None = None,
+    candidates: Callable[[], Detections] | None = None,
+) -> str:
     """Return how detections differ from an exporter's own, in any order, or an empty string.
 
-    Detections may differ where rounding decides: those whose score is that of the last one, and, if an exporter is
-    given, upright boxes whose IoU with a better one is almost its threshold.
+    Detections may differ where rounding decides: those whose score is that of the last one, and, of upright boxes,
+    those whose IoU with a better one is almost the exporter's threshold; `candidates` returns all boxes, as they are
+    before suppression and before they are clipped.
     """
     boxes, scores, labels = (np.asarray(values) for values in expected)
     mine = detections.boxes if detections.rotated_boxes is None else detections.rotated_boxes
     is_half = exporter is not None and exporter.is_half
     side = max(detections.image_size)
     box_limit, score_limit = (4 * HALF * side, 2 * HALF) if is_half else (0.01, 1e-4)
-    free, left = np.ones(len(scores), bool), np.zeros(len(detections), bool)
-    for index in range(len(detections)):
-        near = (np.abs(boxes - mine[index]).max(axis=1, initial=0) <= box_limit) if len(boxes) else np.zeros(0, bool)
-        near &= (np.abs(scores - detections.scores[index]) <= score_limit) & (labels == detections.labels[index])
-        matches = np.flatnonzero(near & free)
-        free[matches[:1]] = False
-        left[index] = not len(matches)
+    free, left = np.ones(len(scores), bool), np.ones(len(detections), bool)
+    for limit in (min(score_limit, 1e-6), score_limit):  # clipped boxes of like scores may be the same
+        for index in np.flatnonzero(left):
+            near = np.abs(boxes - mine[index]).max(axis=1) <= box_limit if len(boxes) else np.zeros(0, bool)
+            near &= (np.abs(scores - detections.scores[index]) <= limit) & (labels == detections.labels[index])
+            matches = np.flatnonzero(near & free)
+            free[matches[:1]] = False
+            left[index] = not len(matches)
     last = min(scores.min(initial=1), detections.scores.min(initial=1))
-    threshold = None if exporter is None or detections.rotated_boxes is not None else exporter.iou_threshold
-    for unmatched, rows, values, kinds in (
-        (free, boxes, scores, labels),
-        (left, mine, detections.scores, detections.labels),
-    ):
+    is_decided = exporter is None or exporter.iou_threshold is None or detections.rotated_boxes is not None
+    boxes_before = None if is_decided or candidates is None or not (free.any() or left.any()) else candidates()
+    for unmatched, values, kinds in (free, scores, labels), (left, detections.scores, detections.labels):
         for index in np.flatnonzero(unmatched):
             is_last = values[index] <= last + score_limit
-            better = rows[(values >= values[index]) & (kinds == kinds[index])]
-            is_tie = threshold is not None and (np.abs(overlaps(rows[index], better) - threshold) < 1e-4).any()
+            is_tie = boxes_before is not None and is_at_threshold(boxes_before, values[index], kinds[index], exporter)
             unmatched[index] = not is_last and not is_tie
     if len(scores) != len(detections) and (free.any() or left.any()):
         return f"{len(detections)} of {len(scores)} detections, {int(free.sum())} missing"
     return f"{int(free.sum())} of {len(scores)} differ" if free.any() or left.any() else ""
+
+
+def is_at_threshold(candidates: Detections, score: float, label: int, exporter: Exporter) -> bool:
+    """Return whether the box of a class with some score has almost the IoU with a better one that suppresses it."""
+    boxes = candidates.boxes[candidates.labels == label].astype(float)
+    scores = candidates.scores[candidates.labels == label]
+    return any(
+        (np.abs(overlaps(boxes[index], boxes[scores >= scores[index]]) - exporter.iou_threshold) < 1e-4).any()
+        for index in np.flatnonzero(np.abs(scores - score) <= 1e-6)
+    )
 
 
 def overlaps(box: np.ndarray, boxes: np.ndarray) -> np.ndarray:

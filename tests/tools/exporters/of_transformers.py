@@ -94,7 +94,7 @@ def of_transformers(path: Path, image: np.ndarray) -> Rows:
 
 
 def of_words(name: str, writes_config: bool = True, preset: str | None = None, **arguments: Any) -> Exporter:
-    """Return OWL-ViT or OWLv2 with three constant queries."""
+    """Return OWL-ViT or OWLv2 with three constant queries, and small weights: others make all scores 0 or 1."""
 
     def make(folder: Path) -> Path:
         import transformers as package
@@ -107,11 +107,14 @@ def of_words(name: str, writes_config: bool = True, preset: str | None = None, *
             "hidden_size": 32,
             "num_hidden_layers": 2,
             "num_attention_heads": 2,
+            "initializer_factor": 0.1,
         }
         config = getattr(package, f"{name}Config")(
-            text_config=text | {"intermediate_size": 32, "eos_token_id": 2, "projection_dim": 32},
+            text_config=text
+            | {"intermediate_size": 32, "eos_token_id": 2, "projection_dim": 32, "initializer_factor": 0.1},
             vision_config=vision | {"intermediate_size": 32},
             projection_dim=32,
+            initializer_factor=0.1,
             id2label={0: "cat", 1: "dog", 2: "owl"},
         )
         model = getattr(package, f"{name}ForObjectDetection")(config).eval()

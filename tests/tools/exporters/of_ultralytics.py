@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -110,19 +111,24 @@ def moved(exported: Any, folder: Path) -> Path:
     return Path(exported).rename(folder / "model.onnx")
 
 
+@lru_cache(maxsize=1)
+def loaded(path: Path) -> Any:
+    """Return ultralytics' model of a file."""
+    from ultralytics import YOLO
+
+    return YOLO(path, task={entry.key: entry.value for entry in onnx.load(path).metadata_props}["task"])
+
+
 def predicted(arguments: Mapping[str, Any] | None = None) -> Any:
     """Return a function that predicts with a file of ultralytics, exported with some arguments."""
     stated = dict(arguments or {})
 
     def detect(path: Path, image: np.ndarray) -> Rows:
-        from ultralytics import YOLO
-
-        task = {entry.key: entry.value for entry in onnx.load(path).metadata_props}["task"]
         settings = {"conf": 0.001, "iou": IOU_THRESHOLD, "max_det": 300, "retina_masks": True, "verbose": False}
         settings |= {key: value for key, value in stated.items() if key in ("conf", "max_det", "agnostic_nms")}
         size = stated.get("imgsz", SIDE)
         count = stated.get("batch", 1)
-        results = YOLO(path, task=task).predict([image] * count, imgsz=size, batch=count, **settings)
+        results = loaded(path).predict([image] * count, imgsz=size, batch=count, **settings)
         result = results[0]
         if result.obb is not None:
             return result.obb.xywhr.numpy(), result.obb.conf.numpy(), result.obb.cls.numpy()
