@@ -306,7 +306,7 @@ MAX_SCORE_THRESHOLDS = _limit(
     "MAX_SCORE_THRESHOLDS",
     1000,
     "scores",
-    "`pred_score_thrs` of a config's metric of texts",
+    "thresholds of a config's metric of texts, `pred_score_thrs`",
     "each counts the texts of all images once more",
 )
 
