@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
 from mmort.contract import checks, mask_format, pose_format, preprocessing
+from mmort.contract.format import Format
 from mmort.contract.mask_format import MaskFormat
 from mmort.contract.pose_format import PoseFormat
 from mmort.contract.preprocessing import Preprocessing
@@ -118,10 +119,7 @@ def write_entries(metadata: Metadata) -> dict[str, str]:
         CLASSES: metadata.classes,
         PREPROCESSING: metadata.preprocessing and metadata.preprocessing.to_dict(),
         MASKS: metadata.mask_format and metadata.mask_format.to_dict(),
-        SEGMENTATION: metadata.segmentation and metadata.segmentation.to_dict(),
-        POSE: metadata.pose and metadata.pose.to_dict(),
-        RECOGNITION: metadata.recognition and metadata.recognition.to_dict(),
-        TEXT_DETECTION: metadata.text_detection and metadata.text_detection.to_dict(),
+        **{name: format and format.to_dict() for name in _FORMATS for format in [getattr(metadata, name)]},
         "palette": metadata.palette,
         "thresholds": metadata.thresholds,
         "texts": metadata.texts and metadata.texts._asdict(),
@@ -167,8 +165,7 @@ def read_metadata(path: str, entries: Mapping[str, str]) -> Metadata:
         classes = values.get(CLASSES)
         if classes is not None:
             checks.require(CLASSES, classes, _NAMES)
-        settings, masks, segmentation, pose = (values.get(name) for name in (PREPROCESSING, MASKS, SEGMENTATION, POSE))
-        recognition, text_detection = values.get(RECOGNITION), values.get(TEXT_DETECTION)
+        settings, masks = values.get(PREPROCESSING), values.get(MASKS)
         if masks is None and MMORT_VERSION in entries and version == 0:
             masks = {}  # before mmort wrote "masks", all of its files had masks over boxes
         return Metadata(
@@ -177,10 +174,7 @@ def read_metadata(path: str, entries: Mapping[str, str]) -> Metadata:
             classes=tuple(classes) if classes else None,
             preprocessing=None if settings is None else read_preprocessing(settings),
             mask_format=None if masks is None else read_mask_format(masks),
-            segmentation=None if segmentation is None else _segmentation_format(segmentation),
-            pose=None if pose is None else _pose_format(pose),
-            recognition=None if recognition is None else _recognition_format(recognition),
-            text_detection=None if text_detection is None else _text_detection_format(text_detection),
+            **_formats(values),
             palette=_palette(values.get("palette")),
             thresholds=values.get("thresholds"),
             angle_version=entries.get("angle_version") if is_of_mmort else None,
@@ -209,9 +203,9 @@ def _version_and_task(entries: Mapping[str, str]) -> tuple[int, str]:
     return stated["version"], stated["task"]
 
 
-def _require_all(name: str, values: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
-    """Refuse an object without an entry of a schema."""
-    for key in schema:
+def _require_all(name: str, values: Mapping[str, Any], required: Iterable[str]) -> None:
+    """Refuse an object without an entry that it needs."""
+    for key in required:
         if key not in values:
             raise ValueError(f"{name} must have {key}")
 
@@ -225,32 +219,15 @@ def _encoder_file(texts: Any) -> EncoderFile | None:
     return EncoderFile(texts["encoder"], texts["digest"])
 
 
-def _segmentation_format(values: Any) -> SegmentationFormat:
-    """Read the entry "segmentation"."""
-    checks.check_entries(SEGMENTATION, values, _SEGMENTATION)
-    return SegmentationFormat.from_dict(values)
-
-
-def _pose_format(values: Any) -> PoseFormat:
-    """Return what the entry "pose" states."""
-    checks.check_entries(POSE, values, _POSE)
-    for name in ("codec", "names"):
-        if name not in values:
-            raise ValueError(f"{POSE} must have {name}")
-    return PoseFormat.from_dict(values)
-
-
-def _recognition_format(values: Any) -> RecognitionFormat:
-    """Return what the entry "recognition" states."""
-    checks.check_entries(RECOGNITION, values, _RECOGNITION)
-    _require_all(RECOGNITION, values, _RECOGNITION)
-    return RecognitionFormat.from_dict(values)
-
-
-def _text_detection_format(values: Any) -> TextDetectionFormat:
-    """Return what the entry "text_detection" states."""
-    checks.check_entries(TEXT_DETECTION, values, _TEXT_DETECTION)
-    return TextDetectionFormat.from_dict(values)
+def _formats(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the entries of the formats of outputs that the file has."""
+    formats = {}
+    for name, (kind, schema, required) in _FORMATS.items():
+        if values.get(name) is not None:
+            checks.check_entries(name, values[name], schema)
+            _require_all(name, values[name], required)
+            formats[name] = kind.from_dict(values[name])
+    return formats
 
 
 def _palette(values: Any) -> tuple[tuple[int, int, int], ...] | None:
@@ -447,6 +424,14 @@ _TEXT_DETECTION: dict[str, Any] = {
     "max_candidates": checks.integer(0, 2**31),
 }
 """The entries of "text_detection", the fields of `TextDetectionFormat`."""
+
+_FORMATS: dict[str, tuple[type[Format], Mapping[str, Any], tuple[str, ...]]] = {
+    SEGMENTATION: (SegmentationFormat, _SEGMENTATION, ()),
+    POSE: (PoseFormat, _POSE, ("codec", "names")),
+    RECOGNITION: (RecognitionFormat, _RECOGNITION, tuple(_RECOGNITION)),
+    TEXT_DETECTION: (TextDetectionFormat, _TEXT_DETECTION, ()),
+}
+"""The formats of outputs by the fields of `Metadata`: the class, its entries, and those of them that it needs."""
 
 _TEXTS: dict[str, checks.Rule] = {
     "encoder": (_is_file_name, "the name of an ONNX file"),

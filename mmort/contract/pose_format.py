@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Literal, get_args
 
+from mmort.contract.format import Format
 from mmort.detections.skeleton import Skeleton
 
 Codec = Literal["simcc", "heatmaps", "dark", "udp", "points"]
@@ -15,7 +16,7 @@ WORDS = {"codec": get_args(Codec)}
 
 
 @dataclass(frozen=True)
-class PoseFormat:
+class PoseFormat(Format):
     """The part of an image that a file looks at, and how its outputs become keypoints.
 
     Parameters
@@ -66,25 +67,11 @@ class PoseFormat:
                 raise ValueError(f"pose: {name} must be positive, got {getattr(self, name)}")
         if self.blur < 1 or self.blur % 2 == 0:
             raise ValueError(f"pose: blur must be a positive odd number, got {self.blur}")
-        if self.sigmas and len(self.sigmas) != len(self.names):
-            raise ValueError(f"pose: sigmas must be {len(self.names)}, one for each keypoint, got {len(self.sigmas)}")
-        self.skeleton  # noqa: B018 - which checks the rest
+        count = len(self.skeleton.names)  # names, links and colours are checked as those of a skeleton
+        if self.sigmas and len(self.sigmas) != count:
+            raise ValueError(f"pose: sigmas must be {count}, one for each keypoint, got {len(self.sigmas)}")
 
     @property
     def skeleton(self) -> Skeleton:
         """What the keypoints are."""
         return Skeleton(self.names, self.links, self.colours, self.link_colours)
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> PoseFormat:
-        """Return the format that `to_dict` returned; entries of a later mmort are ignored."""
-        return cls(**{name: _tuples(values[name]) for name in cls.__dataclass_fields__ if name in values})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields, ready for JSON."""
-        return asdict(self)
-
-
-def _tuples(value: Any) -> Any:
-    """Return lists, also in lists, as tuples."""
-    return tuple(map(_tuples, value)) if isinstance(value, (list, tuple)) else value

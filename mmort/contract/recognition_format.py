@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from mmort.contract.format import Format
 
 Decoding = Literal["ctc", "attention"]
 """How steps become characters.
@@ -16,7 +18,7 @@ DECODINGS: tuple[str, ...] = get_args(Decoding)
 
 
 @dataclass(frozen=True)
-class RecognitionFormat:
+class RecognitionFormat(Format):
     """The characters by index, and how the most probable one of each step becomes a text, as in MMOCR.
 
     Parameters
@@ -45,12 +47,3 @@ class RecognitionFormat:
                 f"recognition: padding, end and ignored must be indices of the dictionary, which has "
                 f"{len(self.dictionary)} characters, got {self.padding}, {self.end} and {list(self.ignored)}"
             )
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> RecognitionFormat:
-        """Return the format that `to_dict` returned; entries of a later mmort are ignored."""
-        return cls(**{name: values[name] for name in cls.__dataclass_fields__ if name in values})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields, ready for JSON."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}

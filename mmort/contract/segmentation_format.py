@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
+from mmort.contract.format import Format
 from mmort.limits import MAX_WINDOWS
 
 
 @dataclass(frozen=True)
-class SegmentationFormat:
+class SegmentationFormat(Format):
     """The windows in which a file looks at an image, and how its logits become classes.
 
     Parameters
@@ -49,15 +49,6 @@ class SegmentationFormat:
                     f"segmentation: stride must be at most window, or pixels are left out, got {self.stride} and "
                     f"{self.window}"
                 )
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> SegmentationFormat:
-        """Return the format that `to_dict` returned; entries of a later mmort are ignored."""
-        return cls(**{name: values[name] for name in cls.__dataclass_fields__ if name in values})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields, ready for JSON."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
     def windows(self, width: int, height: int) -> list[tuple[int, int, int, int]]:
         """Return the windows in an image: first column, first row, and those after the last.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from mmort.contract.format import Format
 
 Shape = Literal["poly", "quad"]
 """What stands for a text: its outline, or the smallest rectangle around it, which may be turned."""
@@ -12,7 +14,7 @@ SHAPES: tuple[str, ...] = get_args(Shape)
 
 
 @dataclass(frozen=True)
-class TextDetectionFormat:
+class TextDetectionFormat(Format):
     """How regions of a map become polygons, as MMOCR's ``DBPostprocessor`` has it.
 
     Parameters
@@ -39,12 +41,3 @@ class TextDetectionFormat:
     unclip_ratio: float = 1.5
     epsilon_ratio: float = 0.01
     max_candidates: int = 3000
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> TextDetectionFormat:
-        """Return the format that `to_dict` returned; entries of a later mmort are ignored."""
-        return cls(**{name: values[name] for name in cls.__dataclass_fields__ if name in values})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields, ready for JSON."""
-        return asdict(self)

@@ -1,4 +1,4 @@
-"""What is found in an image can be drawn on it: the method of all results for that, and the one that writes it."""
+"""`Drawable`: results that can be drawn on their image, and saved so."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 class Drawable(ABC):
-    """What was found in an image."""
+    """A result of an image, which can be drawn on it."""
 
     @abstractmethod
     def plot(self, image: NDArray[np.uint8] | str | os.PathLike[str], *, scale: float = 1.0) -> NDArray[np.uint8]:

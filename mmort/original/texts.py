@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,33 +22,47 @@ _DECODINGS: dict[str, Decoding] = {"CTCPostProcessor": "ctc", "AttentionPostproc
 """How the postprocessors of MMOCR make texts, which `mmort.predict` does as they do."""
 
 
-class TextRecognition(Adapter):
-    """A text recognition of MMOCR: up to the decoder's postprocessor, which takes the probabilities of characters."""
+class _OfMMOCR(Adapter):
+    """A model of MMOCR: up to the postprocessor of its last part, which takes probabilities."""
 
-    task = TEXT_RECOGNITION
-    output_names = (CHARACTERS.name,)
+    part: ClassVar[str]
+    """The attribute of the model whose postprocessor is the cut."""
+    dimensions: ClassVar[str]
+    """What there is a probability for, in three dimensions."""
 
     def __init__(self, original: Original) -> None:
         super().__init__(original)
-        self.postprocessor = self.model.decoder.postprocessor
-        kind = type(self.postprocessor).__name__
-        if kind not in _DECODINGS:
-            raise ValueError(f"export: the decoder's postprocessor must be one of {', '.join(_DECODINGS)}, got {kind}")
+        self.last = getattr(self.model, self.part)
+        self.postprocessor = self.last.postprocessor
 
     def forward(self, input: Tensor) -> Tensor:
-        """Return the probability of each character at each step, (N, T, K)."""
+        """Return the probabilities that the postprocessor takes."""
         probabilities, *_ = arguments_at(
-            self.model.decoder, "postprocessor", lambda: self.model.predict(input, UnknownSamples())
+            self.last, "postprocessor", lambda: self.model.predict(input, UnknownSamples())
         )
         if not isinstance(probabilities, Tensor) or probabilities.ndim != 3:
-            raise ValueError("export: the original's decoder must give a probability for each character at each step")
+            raise ValueError(f"export: the original's {self.part} must give a probability for each {self.dimensions}")
         return probabilities
 
     def predict(self, input: Tensor, samples: Any, file: Run | None = None) -> list[Any]:
-        """Return the original's data samples, with ``pred_text``."""
+        """Return the original's data samples."""
         if file is None:
             return list(self.model.predict(input, samples))
         return list(self.postprocessor(*file(input), samples))
+
+
+class TextRecognition(_OfMMOCR):
+    """A text recognition of MMOCR: the probability of each character at each step, (N, T, K)."""
+
+    task = TEXT_RECOGNITION
+    output_names = (CHARACTERS.name,)
+    part, dimensions = "decoder", "character at each step"
+
+    def __init__(self, original: Original) -> None:
+        super().__init__(original)
+        kind = type(self.postprocessor).__name__
+        if kind not in _DECODINGS:
+            raise ValueError(f"export: the decoder's postprocessor must be one of {', '.join(_DECODINGS)}, got {kind}")
 
     def metadata(self) -> dict[str, Any]:
         """Return the dictionary, and how it is read."""
@@ -83,15 +97,15 @@ _Texts = tuple[list[NDArray[Any]], list[float]]
 """The corners of each text, and the scores."""
 
 
-class TextDetection(Adapter):
-    """A text detection of MMOCR: up to the head's postprocessor, which takes a map of probabilities."""
+class TextDetection(_OfMMOCR):
+    """A text detection of MMOCR: how probable each pixel is one of a text, (N, H, W)."""
 
     task = TEXT_DETECTION
     output_names = (PROBABILITY.name,)
+    part, dimensions = "det_head", "pixel"
 
     def __init__(self, original: Original) -> None:
         super().__init__(original)
-        self.postprocessor = self.model.det_head.postprocessor
         kind, test_cfg = type(self.postprocessor).__name__, self.postprocessor.test_cfg
         if kind != "DBPostprocessor":
             raise ValueError(f"export: the head's postprocessor must be DBPostprocessor, got {kind}")
@@ -100,21 +114,6 @@ class TextDetection(Adapter):
                 "export: DBPostprocessor must have rescale_fields=['polygons'] and no test_cfg, got "
                 f"{self.postprocessor.rescale_fields} and {test_cfg}"
             )
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Return how probable each pixel is one of a text, (N, H, W)."""
-        probabilities, *_ = arguments_at(
-            self.model.det_head, "postprocessor", lambda: self.model.predict(input, UnknownSamples())
-        )
-        if not isinstance(probabilities, Tensor) or probabilities.ndim != 3:
-            raise ValueError("export: the original's head must give a probability for each pixel")
-        return probabilities
-
-    def predict(self, input: Tensor, samples: Any, file: Run | None = None) -> list[Any]:
-        """Return the original's data samples, with ``pred_instances``."""
-        if file is None:
-            return list(self.model.predict(input, samples))
-        return list(self.postprocessor(*file(input), samples))
 
     def metadata(self) -> dict[str, Any]:
         """Return how the map becomes polygons."""
@@ -162,7 +161,7 @@ class TextDetection(Adapter):
 
 def text_adapter(original: Original) -> Adapter:
     """Return what becomes the file of a model of MMOCR, by its last part."""
-    for part, adapter in (("decoder", TextRecognition), ("det_head", TextDetection)):
-        if hasattr(original.model, part):
+    for adapter in (TextRecognition, TextDetection):
+        if hasattr(original.model, adapter.part):
             return adapter(original)
     raise ValueError(f"export: {type(original.model).__name__} is neither a text detection nor a text recognition")
