@@ -3,7 +3,6 @@
 import contextlib
 import logging
 
-import numpy as np
 import torch
 from mmengine.config import Config
 from mmengine.dataset import pseudo_collate
@@ -11,6 +10,7 @@ from mmengine.registry import init_default_scope
 
 from mmort.configs.packages import PACKAGES
 from mmort.original.packages import import_package
+from tests.originals_training import fit, randomize
 
 registry = import_package(PACKAGES["mmocr"])
 
@@ -22,14 +22,7 @@ def build(path, seed=0):
     torch.manual_seed(seed)
     with quiet():
         model = registry.MODELS.build(settings.model)
-    generator = torch.Generator().manual_seed(seed)
-    for name, value in model.state_dict().items():
-        if name.endswith("running_mean"):
-            value.copy_(torch.randn(value.shape, generator=generator) * 0.1)
-        elif name.endswith("running_var"):
-            value.copy_(torch.rand(value.shape, generator=generator) + 0.5)
-        elif value.is_floating_point() and value.ndim > 1:
-            value.copy_(torch.randn(value.shape, generator=generator) / value[0].numel() ** 0.5)
+    randomize(model, seed)
     return model.eval(), settings
 
 
@@ -44,22 +37,12 @@ def train(path, size, steps=400, batch=16):
     settings = Config.fromfile(path)
     init_default_scope("mmocr")
     torch.manual_seed(0)
-    model = registry.MODELS.build(settings.model).train()
+    model = registry.MODELS.build(settings.model)
     entry = dict(settings.test_dataloader.dataset)
     load, *_, annotations, pack = entry["pipeline"]
     entry |= {"pipeline": [load, {"type": "Resize", "scale": size}, annotations, pack], "test_mode": False}
-    samples, rng = list(registry.DATASETS.build(entry)), np.random.default_rng(0)
-    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
-    for step in range(steps):
-        for group in optimizer.param_groups:
-            group["lr"] = 3e-3 * (1 - step / steps)
-        chosen = [samples[index] for index in rng.choice(len(samples), batch, replace=False)]
-        data = model.data_preprocessor(pseudo_collate(chosen), True)
-        loss, _ = model.parse_losses(model(**data, mode="loss"))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return model.eval(), settings
+    fit(model, list(registry.DATASETS.build(entry)), steps, batch, 3e-3)
+    return model, settings
 
 
 def save(model, path):
@@ -95,19 +78,9 @@ def train_detection(path, steps=120, batch=4):
     settings = Config.fromfile(path)
     init_default_scope("mmocr")
     torch.manual_seed(0)
-    model = registry.MODELS.build(settings.model).train()
+    model = registry.MODELS.build(settings.model)
     entry = dict(settings.test_dataloader.dataset)
     load, _, annotations, pack = entry["pipeline"]
     entry |= {"pipeline": [load, annotations, {"type": "Resize", "scale": (192, 128)}, pack], "test_mode": False}
-    samples, rng = list(registry.DATASETS.build(entry)), np.random.default_rng(0)
-    optimizer = torch.optim.Adam(model.parameters(), 4e-3)
-    for step in range(steps):
-        for group in optimizer.param_groups:
-            group["lr"] = 4e-3 * (1 - step / steps)
-        chosen = [samples[index] for index in rng.choice(len(samples), batch, replace=False)]
-        data = model.data_preprocessor(pseudo_collate(chosen), True)
-        loss, _ = model.parse_losses(model(**data, mode="loss"))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return model.eval(), settings
+    fit(model, list(registry.DATASETS.build(entry)), steps, batch, 4e-3)
+    return model, settings

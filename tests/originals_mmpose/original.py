@@ -11,6 +11,7 @@ from mmengine.registry import init_default_scope
 
 from mmort.configs.packages import PACKAGES
 from mmort.original.packages import import_package
+from tests.originals_training import fit
 
 registry = import_package(PACKAGES["mmpose"])
 
@@ -21,18 +22,6 @@ def build(path):
     init_default_scope("mmpose")
     torch.manual_seed(0)
     return registry.MODELS.build(config.model).eval(), config
-
-
-def randomize(model):
-    """Give a model's averages and deviations other values than 0 and 1, and its outputs some size."""
-    generator = torch.Generator().manual_seed(0)
-    for name, value in model.state_dict().items():
-        if name.endswith("running_mean"):
-            value.copy_(torch.randn(value.shape, generator=generator) * 0.1)
-        elif name.endswith("running_var"):
-            value.copy_(torch.rand(value.shape, generator=generator) + 0.5)
-        elif value.is_floating_point() and value.ndim > 1:
-            value.copy_(torch.randn(value.shape, generator=generator) / value[0].numel() ** 0.5)
 
 
 def dataset_of(config):
@@ -48,18 +37,7 @@ def train(model, config, steps, rate=3e-3, batch=16):
     *steps_before, pack = entry["pipeline"]
     entry["pipeline"] = [*steps_before, {"type": "GenerateTarget", "encoder": dict(config.codec)}, pack]
     init_default_scope("mmpose")
-    samples, rng = list(registry.DATASETS.build(entry)), np.random.default_rng(0)
-    optimizer = torch.optim.Adam(model.train().parameters(), rate)
-    for step in range(steps):
-        for group in optimizer.param_groups:
-            group["lr"] = rate * (1 - step / steps)
-        chosen = [samples[index] for index in rng.choice(len(samples), batch, replace=False)]
-        data = model.data_preprocessor(pseudo_collate(chosen), True)
-        loss, _ = model.parse_losses(model.loss(**data))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    model.eval()
+    fit(model, list(registry.DATASETS.build(entry)), steps, batch, rate)
 
 
 def save(model, path):

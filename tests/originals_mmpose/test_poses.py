@@ -12,6 +12,7 @@ from mmort.original import export
 from mmort.predict import PosePredictor, read_image
 from mmort.predict.pose_decoding import decode
 from tests.originals_mmpose import original, strokes
+from tests.originals_training import randomize
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of MMPose and what it imports
 
@@ -45,7 +46,7 @@ def test_networks(figures, tmp_path, network):
     if network in ("DARK", "UDP"):  # noise has no tops: where curves are flat, rounding moves them by pixels
         original.train(model, settings, 80)
     else:
-        original.randomize(model)
+        randomize(model)
     original.save(model, tmp_path / "x.pth")
     lines = []
     export(path, tmp_path / "x.pth", tmp_path / "x.onnx", progress=lines.append)

@@ -3,7 +3,6 @@
 import contextlib
 import logging
 
-import numpy as np
 import torch
 from mmengine.config import Config
 from mmengine.dataset import pseudo_collate
@@ -11,6 +10,7 @@ from mmengine.registry import init_default_scope
 
 from mmort.configs.packages import PACKAGES
 from mmort.original.packages import import_package
+from tests.originals_training import fit, randomize
 
 registry = import_package(PACKAGES["mmseg"])
 
@@ -21,14 +21,7 @@ def build(config, seed=0):
     init_default_scope("mmseg")
     torch.manual_seed(seed)
     model = registry.MODELS.build(config.model)
-    generator = torch.Generator().manual_seed(seed)
-    for name, value in model.state_dict().items():
-        if name.endswith("running_mean"):
-            value.copy_(torch.randn(value.shape, generator=generator) * 0.1)
-        elif name.endswith("running_var"):
-            value.copy_(torch.rand(value.shape, generator=generator) + 0.5)
-        elif value.is_floating_point() and value.ndim > 1:
-            value.copy_(torch.randn(value.shape, generator=generator) / value[0].numel() ** 0.5)
+    randomize(model, seed)
     return model.eval(), config
 
 
@@ -43,7 +36,7 @@ def train(config, steps=300, batch=4):
     torch.manual_seed(0)
     config = Config.fromfile(config)
     init_default_scope("mmseg")
-    model = registry.MODELS.build(config.model).train()
+    model = registry.MODELS.build(config.model)
     entry = dict(config.test_dataloader.dataset)
     entry["pipeline"] = [
         {"type": "LoadImageFromFile"},
@@ -51,19 +44,8 @@ def train(config, steps=300, batch=4):
         {"type": "Resize", "scale": (96, 64)},
         {"type": "PackSegInputs"},
     ]
-    samples = list(registry.DATASETS.build(entry))
-    optimizer, rng = torch.optim.Adam(model.parameters(), 4e-3), np.random.default_rng(0)
-    for step in range(steps):
-        for group in optimizer.param_groups:
-            group["lr"] = 4e-3 * (1 - step / steps)
-        chosen = [samples[index] for index in rng.choice(len(samples), batch, replace=False)]
-        data = model.data_preprocessor(pseudo_collate(chosen), True)
-        losses = model(**data, mode="loss")
-        loss, _ = model.parse_losses(losses)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return model.eval(), config
+    fit(model, list(registry.DATASETS.build(entry)), steps, batch, 4e-3)
+    return model, config
 
 
 def save(model, config, path):
