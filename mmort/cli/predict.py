@@ -215,11 +215,15 @@ def _text_reader(arguments: argparse.Namespace, network: DetectorFile, settings:
 
     if arguments.engine == engines.RAY or settings:
         raise UsageError("predict: --engine ray and --config are not for --recognizer")
-    count, parallel = network.threads, network.parallel
-    file = engines.open_file(
-        arguments, arguments.recognizer, providers=arguments.providers, threads=count, parallel=parallel
+    recognizer = Predictor(_open_like(arguments, arguments.recognizer, network))
+    return TextReader(network, recognizer, score_threshold=arguments.score_thr)
+
+
+def _open_like(arguments: argparse.Namespace, path: str, network: DetectorFile) -> DetectorFile:
+    """Open a second file as the first one was opened."""
+    return engines.open_file(
+        arguments, path, providers=arguments.providers, threads=network.threads, parallel=network.parallel
     )
-    return TextReader(network, Predictor(file), score_threshold=arguments.score_thr)
 
 
 def _pose_predictor(arguments: argparse.Namespace, network: DetectorFile, settings: dict[str, Any]) -> Predictor:
@@ -231,11 +235,7 @@ def _pose_predictor(arguments: argparse.Namespace, network: DetectorFile, settin
     threshold = arguments.score_thr
     detector = None
     if arguments.detector is not None:
-        count, parallel = network.threads, network.parallel
-        file = engines.open_file(
-            arguments, arguments.detector, providers=arguments.providers, threads=count, parallel=parallel
-        )
-        detector = Predictor(file, score_threshold=threshold)
+        detector = Predictor(_open_like(arguments, arguments.detector, network), score_threshold=threshold)
     predictor = PosePredictor(network, detector, pose_classes=arguments.pose_classes, score_threshold=threshold)
     if detector is None:
         note = "each image is one box, as there is no --detector"

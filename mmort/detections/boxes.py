@@ -41,15 +41,16 @@ def bounding_boxes(boxes: NDArray[Any]) -> NDArray[Any]:
 def distances(dets: NDArray[Any], target: NDArray[Any]) -> NDArray[Any]:
     """Return the largest difference of a corner's coordinate of each box (K, 5 or 6) from that of `target`, (K,).
 
-    It is infinite where angles are more than half a turn apart.
+    `target` is a box for all, (5 or 6), or one for each, (K, 5 or 6).  The difference is infinite where angles are more
+    than half a turn apart.
     """
     distance: NDArray[Any]
     if dets.shape[1] == COLUMNS[0]:
-        distance = _differences(dets[:, :4], target[:4]).max(1, initial=0)
+        distance = _differences(dets[:, :4], target[..., :4]).max(1, initial=0)
         return distance
-    points, target_points = corners(dets[:, :5]), corners(target[:5])
-    turns = [_differences(points, np.roll(target_points, turn, 0)).max((1, 2), initial=0) for turn in range(4)]
-    distance = np.where(_differences(dets[:, 4], target[4]) > MAX_TURN, np.inf, np.min(turns, 0))
+    points, target_points = corners(dets[:, :5]), corners(target[..., :5])
+    turns = [_differences(points, np.roll(target_points, turn, -2)).max((1, 2), initial=0) for turn in range(4)]
+    distance = np.where(_differences(dets[:, 4], target[..., 4]) > MAX_TURN, np.inf, np.min(turns, 0))
     return distance
 
 

@@ -38,6 +38,8 @@ class ConcatenatedDataset(Dataset):
                 )
         self.images = tuple(image for dataset in datasets for image in dataset.images)
         self.classes = first.classes
+        # Of an image that is in several, the first data set counts.
+        self._of_image = {image: dataset for dataset in reversed(self.datasets) for image in dataset.images}
 
     @property
     def task(self) -> Task:  # type: ignore[override]
@@ -62,8 +64,8 @@ class ConcatenatedDataset(Dataset):
         return [objects for part in parts if part is not None for objects in part]
 
     def result_of(self, image: DatasetImage, found: Any) -> Any:
-        """Return what the data set of an image needs of what was found in it."""
-        return next(dataset for dataset in self.datasets if image in dataset.images).result_of(image, found)
+        """Convert the result for an image to the form that its data set takes."""
+        return self._of_image[image].result_of(image, found)
 
     def score(self, results: Sequence[ImageResult], metrics: Sequence[str], options: Mapping[str, Any]) -> Metrics:
         """Compute the figures of each data set; the options are those of its format."""

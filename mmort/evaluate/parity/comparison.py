@@ -116,7 +116,7 @@ def compare_image(reference: Detections, detections: Detections) -> ImageCompari
         matches=matches,
         other_masks=_other_masks(reference, detections, matches),
         extra=np.setdiff1d(np.arange(len(detections)), partners),
-        max_box_diff=float(_corner_differences(found[partners], expected[matched]).max(initial=0)),
+        max_box_diff=float(distances(found[partners], expected[matched]).max(initial=0)),
         max_score_diff=float(np.abs(detections.scores[partners] - reference.scores[matched]).max(initial=0)),
         same_object=_same_object(reference, detections, matches),
     )
@@ -146,12 +146,6 @@ def _rows(detections: Detections, others: Detections) -> NDArray[np.float64]:
     if boxes is None or others.rotated_boxes is None:
         boxes = detections.boxes
     return np.column_stack([boxes, detections.scores]).astype(np.float64)
-
-
-def _corner_differences(rows: NDArray[np.float64], expected: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the largest difference of a corner's coordinate of each pair of boxes, (N,)."""
-    pairs = zip(rows, expected, strict=True)
-    return np.array([distances(row[None], target)[0] for row, target in pairs], np.float64)
 
 
 def _have_keypoints_of(reference: Detections, detections: Detections, index: int) -> NDArray[np.bool_]:
@@ -315,7 +309,7 @@ class Comparison:
         """Add the differences, (2, N), of the detections that show the same object."""
         matched = np.flatnonzero(same_object >= 0)
         partners = same_object[matched]
-        of_boxes = _corner_differences(_rows(detections, reference)[partners], _rows(reference, detections)[matched])
+        of_boxes = distances(_rows(detections, reference)[partners], _rows(reference, detections)[matched])
         self.same_object += len(matched)
         self._drifts.append(
             np.array([of_boxes, np.abs(detections.scores[partners] - reference.scores[matched])], float)

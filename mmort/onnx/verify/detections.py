@@ -179,7 +179,7 @@ def _compare_image(outputs: Outputs, image: int) -> DetectionRow:
         overlaps=overlaps,
     )
     matched = np.flatnonzero(matches >= 0).tolist()
-    box_differences = [boxes.distances(dets[[matches[index]]], expected_dets[index])[0] for index in matched]
+    box_differences = boxes.distances(dets[matches[matched]], expected_dets[matched])
     score_differences = np.abs(dets[matches[matched], -1] - expected_dets[matched, -1])
     missing, extra, ties = len(expected_dets) - len(matched), len(dets) - len(matched), 0
     if len(dets) == outputs.actual[1].shape[1] and len(expected_dets) == outputs.expected[1].shape[1]:
@@ -192,7 +192,7 @@ def _compare_image(outputs: Outputs, image: int) -> DetectionRow:
         ties=ties,
         missing=missing - ties,
         extra=extra - ties,
-        max_box_diff=float(max(box_differences, default=0)),
+        max_box_diff=float(box_differences.max(initial=0)),
         max_score_diff=float(score_differences.max(initial=0)),
         min_mask_overlap=min([float(overlaps([matches[index]], index)[0]) for index in matched], default=1.0)
         if overlaps
