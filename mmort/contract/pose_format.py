@@ -39,7 +39,7 @@ class PoseFormat(Format):
     links, colours, link_colours : tuple, optional
         As for `Skeleton`.
     sigmas : tuple of float, optional
-        How precisely people place each keypoint, by which COCO's AP of keypoints measures distances.
+        The spread of each keypoint among annotators, by which COCO's AP of keypoints scales distances.
 
     Examples
     --------
