@@ -225,14 +225,10 @@ def _check_all(configs: Sequence[str], cfg_options: Sequence[str]) -> str | None
 
 def _problems(path: str, cfg_options: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
     """Return the unsupported entries of a config, and the parts that an export leaves out."""
-    from mmort.configs import parse_options, read_config
     from mmort.configs.layout import DetectorConfig
-    from mmort.configs.overrides import refuse_unread
+    from mmort.configs.reader import read_for_export
     from mmort.detect import unsupported
 
-    overrides = parse_options(cfg_options)
-    if overrides:
-        refuse_unread(overrides, read_config(path))
-    config = read_config(path, overrides)
+    config = read_for_export(path, cfg_options)
     problems = unsupported(config)
     return problems, () if problems else DetectorConfig(config).test_time_augmentation

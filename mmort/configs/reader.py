@@ -15,7 +15,7 @@ from mmort.configs import sources
 from mmort.configs.budget import FILE, Budget
 from mmort.configs.errors import ConfigError
 from mmort.configs.merging import add_scope, merge, plain, unshared
-from mmort.configs.overrides import nested, parse_options
+from mmort.configs.overrides import nested, parse_options, refuse_unread
 from mmort.configs.statements import ImportingProgram, Program, assigns_base, imports_bases
 from mmort.configs.value_types import ConfigDict
 from mmort.limits import MAX_INHERITED_CONFIGS
@@ -201,6 +201,18 @@ class _Reader:
             f"{path}: the search path has no config {inner} of {package}; install or unpack that package, "
             "and add its parent directory to the search path"
         )
+
+
+def read_for_export(
+    path: str | os.PathLike[str], options: Mapping[str, Any] | Iterable[str] | None = None
+) -> dict[str, Any]:
+    """Read a config, and refuse options that add entries which an export does not read; see `read_config`."""
+    if options is not None and not isinstance(options, Mapping):
+        options = parse_options(options)
+    config = read_config(path, options)
+    if options:
+        refuse_unread(options, read_config(path))
+    return config
 
 
 def _check_depth(path: Path, depth: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from torch import Tensor
@@ -12,9 +12,8 @@ from torch import Tensor
 import mmort
 from mmort import contract
 from mmort._files.drafts import temporary_folder
-from mmort.configs import parse_options, read_config
-from mmort.configs.overrides import refuse_unread
 from mmort.configs.packages import PACKAGES, package_of
+from mmort.configs.reader import read_for_export
 from mmort.contract import SEGMENTATION, TEXT_DETECTION, TEXT_RECOGNITION, Preprocessing
 from mmort.detect.export.options import MIN_DYNAMO_OPSET, ExportOptions, PathLike
 from mmort.detect.export.pipeline import DEFAULT_IMAGE
@@ -85,13 +84,8 @@ def _prepared(
 ) -> _Export:
     """Return the export of a config's model, with random weights if there is no checkpoint."""
     _check(options)
-    overrides = options.cfg_options
-    if overrides is not None and not isinstance(overrides, Mapping):
-        overrides = parse_options(overrides)
     steps.begin(f"reading {os.fspath(config)}")
-    settings = read_config(config, overrides)
-    if overrides:
-        refuse_unread(overrides, read_config(config))
+    settings = read_for_export(config, options.cfg_options)
     package = package_of(settings)
     if package is None:
         supported = ", ".join(f"{package.name} ({scope!r})" for scope, package in PACKAGES.items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 import mmort
 from mmort import contract
-from mmort.configs import parse_options, read_config
 from mmort.configs.layout import DetectorConfig
-from mmort.configs.overrides import refuse_unread
+from mmort.configs.reader import read_for_export
 from mmort.configs.schema import Config
 from mmort.contract import Preprocessing, path_of_encoder
 from mmort.contract.tasks import IMG_SHAPE, MASKS
@@ -51,14 +50,9 @@ def export_detector(
 ) -> Report:
     """Implement `mmort.detect.export.export`."""
     images = _images(options)
-    overrides = options.cfg_options
-    if overrides is not None and not isinstance(overrides, Mapping):
-        overrides = parse_options(overrides)
     with Steps(progress) as steps:
         steps.begin(f"reading {os.fspath(config)}")
-        settings = read_config(config, overrides)
-        if overrides:
-            refuse_unread(overrides, read_config(config))
+        settings = read_for_export(config, options.cfg_options)
         detector = build(settings)
         preprocessing = Preprocessing.from_config(settings, **detector.box_settings)
         if not options.flip:
