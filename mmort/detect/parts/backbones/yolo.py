@@ -6,7 +6,7 @@ Sources: ultralytics' documentation of the architectures of YOLOv5 and YOLOv8; M
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -39,7 +39,7 @@ class YOLOBackbone(nn.Module):
         The stages by ``arch``.
     """
 
-    architectures: ClassVar[dict[str, tuple[Any, ...]]]
+    architectures: ClassVar[Mapping[str, tuple[Any, ...]]]
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(ScaledEntries):

@@ -72,7 +72,7 @@ def _large(stem: int, halving: Halving, blocks: int, ratio: float, channels: Seq
 class YOLOv7Backbone(YOLOBackbone):
     """YOLOv7's backbone; no block depends on `deepen_factor`."""
 
-    architectures: ClassVar[dict[str, Architecture]] = {  # type: ignore[assignment]
+    architectures: ClassVar[dict[str, Architecture]] = {
         "Tiny": Architecture(
             64,
             0,
