@@ -53,7 +53,7 @@ class Measure:
         Takes the reference's result for an image and the model's, and returns the `Difference`.
     rule : str
         Which ones are equal, for the report.
-    distance : str, optional
+    distance : str, default ""
         What `Difference.distances` are.
     counts : str, default "{missing:,} differ"
         How those without an equal one are counted.
