@@ -124,6 +124,7 @@ class SegmentationDataset(Dataset):
     """
 
     task: ClassVar[Task] = SEGMENTATION
+    max_figure = 100.0  # percent
     metric_names = ("mIoU", "mDice", "mFscore")
 
     def __init__(
