@@ -19,7 +19,7 @@ EXAMPLE = 160, 224
 CHECKS = (1, 128, 256), (3, 192, 96)
 UNALIGNED = 1, 131, 197
 """Heights and widths, with the number of images; the last is no multiple of any stride, and some networks refuse it."""
-MAX_FACTOR = 8
+FACTORS = range(1, 9)
 """How much larger inputs may be, for a network that cannot run with these: LR-ASPP pools over 49 x 49 features."""
 
 
@@ -78,7 +78,7 @@ class Inputs:
     def factor(self) -> int:
         """The smallest factor of the usual sizes with which the original runs; 1 if it never does."""
         batch, height, width = CHECKS[-1]
-        for factor in range(1, MAX_FACTOR + 1):
+        for factor in FACTORS:
             if self._runs(self(batch, factor * height, factor * width)):
                 return factor
         return 1
