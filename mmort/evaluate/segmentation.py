@@ -46,7 +46,7 @@ class SegmentationOptions:
 
 
 class _Type(NamedTuple):
-    """What a type of data sets states if a config does not."""
+    """The settings of a type of data sets that a config may leave out."""
 
     img_suffix: str = ".jpg"
     seg_map_suffix: str = ".png"

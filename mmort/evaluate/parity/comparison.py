@@ -220,7 +220,7 @@ class Example:
 
 @dataclass
 class Comparison:
-    """What a model found and the reference found, added up over the images of a data set.
+    """Detections of a model beside those of the reference, added up over the images of a data set.
 
     Attributes
     ----------
