@@ -69,9 +69,12 @@ class Dataset(ABC):
         The metrics that `score` computes.
     task : Task
         Whose results `score` measures.
+    max_figure : float
+        The largest value of its figures; 100 if they are in percent.
     """
 
     task: ClassVar[Task] = DETECTION
+    max_figure: ClassVar[float] = 1.0
     metric_names: ClassVar[tuple[str, ...]]
     metric_advice: ClassVar[str] = ""  # follows them in a message
     images: tuple[DatasetImage, ...]
