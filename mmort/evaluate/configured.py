@@ -293,13 +293,12 @@ def _require_paths(entry: Mapping[str, Any]) -> None:
 
 
 def _require_all_images(entry: Mapping[str, Any]) -> None:
-    """Refuse entries of a data set that leave images or boxes out."""
-    unsupported = {"indices": (None,), "sample_interval": (1,), "data_mode": ("topdown",)}
-    for name, defaults in unsupported.items():
-        if entry.get(name, defaults[0]) not in defaults:
-            raise ValueError(
-                f"evaluate: {name} of the config's data set must be {defaults[0]!r}, got {entry[name]!r:.60}"
-            )
+    """Refuse entries of a data set that leave images, boxes or objects out."""
+    defaults = {"indices": None, "sample_interval": 1, "data_mode": "topdown"}
+    defaults |= {"difficulty": 100, "diff_thr": 100}  # of MMRotate 0 and 1, for DOTA
+    for name, default in defaults.items():
+        if entry.get(name, default) != default:
+            raise ValueError(f"evaluate: {name} of the config's data set must be {default!r}, got {entry[name]!r:.60}")
     if "bbox_score_thr" in dict_of(entry, "filter_cfg") and entry.get("bbox_file"):
         raise ValueError("evaluate: filter_cfg with bbox_score_thr, which leaves boxes out, is not supported")
 

@@ -279,6 +279,8 @@ def test_entries_of_other_types(entries, message):
         ({"indices": 3}, "indices of the config's data set must be None, got 3"),
         ({"sample_interval": 2}, "sample_interval of the config's data set must be 1, got 2"),
         ({"data_mode": "bottomup"}, "data_mode of the config's data set must be 'topdown', got 'bottomup'"),
+        ({"diff_thr": 0}, "diff_thr of the config's data set must be 100, got 0"),
+        ({"difficulty": 1}, "difficulty of the config's data set must be 100, got 1"),
         ({"bbox_file": "x", "filter_cfg": {"bbox_score_thr": 0.5}}, "filter_cfg with bbox_score_thr"),
     ],
 )
