@@ -138,7 +138,7 @@ class Detections(Drawable):
 
     @classmethod
     def merge(cls, parts: Sequence[Detections]) -> Detections:
-        """Return what several detectors detected in an image, by descending score; nothing is suppressed.
+        """Return the detections of several detectors in an image, by descending score; nothing is suppressed.
 
         Labels stay as they are, so the detectors should have the same classes.  ``+`` merges two.
 
@@ -403,7 +403,7 @@ class Detections(Drawable):
         return self._with_segmentation(entries)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what `to_json` writes.
+        """Return the dict that `to_json` writes.
 
         Returns
         -------

@@ -74,7 +74,7 @@ class TextRegions(Drawable):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What was read in each, or "text"."""
+        """The text that was read in each, or "text"."""
         return ("text",) * len(self) if self.texts is None else tuple(text.text for text in self.texts)
 
     @property
@@ -95,7 +95,7 @@ class TextRegions(Drawable):
         return TextRegions(polygons, self.scores[indices], self.image_size, self.color_type, texts)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what `to_json` writes.
+        """Return the dict that `to_json` writes.
 
         Returns
         -------

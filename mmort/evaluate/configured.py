@@ -132,7 +132,7 @@ def dataset_of(
 
 
 class _Arguments(NamedTuple):
-    """What replaces the paths of a config, and whether labels count the classes."""
+    """Paths that replace those of a config, and whether labels count the classes."""
 
     annotation_file: _Path | None
     image_dir: _Path | None

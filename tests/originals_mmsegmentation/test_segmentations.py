@@ -19,6 +19,10 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of MMSegmentation and what 
 SLIDE = "dict(mode='slide', crop_size=(48, 48), stride=(32, 32))"
 
 
+OPTIONS = {"LR-ASPP": {"resize": "dict(type='Resize', scale=(240, 200))"}}
+"""Of configs of networks that need others than the usual: LR-ASPP pools over 49 x 49 features."""
+
+
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
     folder = tmp_path_factory.mktemp("digits")
@@ -103,7 +107,7 @@ def test_labels_that_begin_with_one(trained, tmp_path, capsys):
 @pytest.mark.parametrize("network", [name for name in digits.NETWORKS if name != "PSPNet"])
 def test_networks(images, tmp_path, network):
     """With random weights: each is proven, and its end results are MMSegmentation's."""
-    config = digits.config(tmp_path, network, root=images)
+    config = digits.config(tmp_path, network, root=images, **OPTIONS.get(network, {}))
     model, settings = original.build(config)
     original.save(model, settings, tmp_path / "x.pth")
     lines = []
