@@ -1,4 +1,4 @@
-"""``mmort parity``: a detector's file compared with torch on a data set, or with another file."""
+"""``mmort parity``: a detector's file compared with torch on a data set, or any file with another."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from mmort.evaluate.parity import Parity, ParityOptions
 
 HELP = (
-    "export a detector, evaluate torch and the file on a data set, and report what differs; or compare two files; exit "
-    "code 1 if they differ"
+    "export a detector, evaluate torch and the file on a data set, and report what differs; or compare two files, also "
+    "of other tasks; exit code 1 if they differ"
 )
 
 
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         default=[],  # or argparse says that one is required
         metavar="IMAGE",
-        help="of two files: images, folders or patterns in which their detections are compared, instead of a data set",
+        help="of two files: images, folders or patterns in which they are compared; or CONFIG.py with a data set",
     )
     parser.add_argument(
         "--against",
@@ -123,6 +123,7 @@ def _compare_files(arguments: argparse.Namespace) -> Parity:
     from mmort.evaluate import UnlabelledDataset
     from mmort.evaluate.parity import parity
     from mmort.predict import OnnxRuntime
+    from mmort.predict.engines.network import task_of
 
     paths = [arguments.config, arguments.checkpoint, *arguments.against]
     if repeated := [path for index, path in enumerate(paths) if path in paths[:index]]:
@@ -133,12 +134,13 @@ def _compare_files(arguments: argparse.Namespace) -> Parity:
         networks[other] = texts.with_texts(arguments, engines.open_file(arguments, path))
     classes = networks[name].classes or ()
     dataset: Dataset
-    if arguments.images:
-        dataset = UnlabelledDataset(arguments.images, classes)
+    config = configs.read(arguments.images[0], ()) if _is_config(arguments.images) else None
+    if arguments.images and config is None:
+        dataset = UnlabelledDataset(arguments.images, classes, task_of(networks[name]))
     else:
-        dataset = datasets.dataset(arguments, None, classes, labels_by_name=arguments.texts is not None)
+        dataset = datasets.dataset(arguments, config, classes, labels_by_name=arguments.texts is not None)
     facts = {"Reference": arguments.config, "Files": ", ".join(paths[1:])}
-    return parity(networks, dataset, options=_options(arguments, name, facts))
+    return parity(networks, dataset, config, _options(arguments, name, facts))
 
 
 def _options(arguments: argparse.Namespace, subject: str, facts: dict[str, str]) -> ParityOptions:
@@ -166,11 +168,19 @@ def _check(arguments: argparse.Namespace) -> None:
             raise UsageError("parity of two files exports nothing: leave out --cfg-options, --import and --output")
         if arguments.vocabulary is not None:
             raise UsageError("--vocabulary is for checkpoints: files have their vocabulary already")
-        if bool(arguments.images) == bool(arguments.ann):
-            raise UsageError("parity of two files needs images, or a data set: --ann and --img-dir, or --ann data.yaml")
-        if arguments.images and (arguments.eval or arguments.img_dir or arguments.data_root):
+        is_config = _is_config(arguments.images)
+        if not is_config and bool(arguments.images) == bool(arguments.ann):
+            raise UsageError(
+                "parity of two files needs images, or a data set: CONFIG.py, --ann and --img-dir, or --ann data.yaml"
+            )
+        if arguments.images and not is_config and (arguments.eval or arguments.img_dir or arguments.data_root):
             raise UsageError("--eval, --img-dir and --data-root are for a data set, which --ann names")
     check_new_outputs(arguments.report, arguments.output, force=arguments.force)
+
+
+def _is_config(images: Sequence[str]) -> bool:
+    """Return whether a config stands for a data set, where images could."""
+    return len(images) == 1 and images[0].endswith(".py")
 
 
 def _named(files: Sequence[str]) -> dict[str, str]:

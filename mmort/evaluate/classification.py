@@ -70,6 +70,7 @@ class ClassificationDataset(Dataset):
     """
 
     task: ClassVar[Task] = CLASSIFICATION
+    max_figure = 100.0  # percent
     metric_names = ("accuracy",)
 
     def __init__(

@@ -124,13 +124,15 @@ def dataset_of(
             f"evaluate: the config tests on {len(entries)} data sets, so an annotation file or an image directory must "
             "be given in the config, not as an argument"
         )
+    for entry in entries:
+        _require_all_images(entry)
     opens = _open if layout.package is None else _open_package
     datasets = [opens(layout, entry, tuple(classes), replaced) for entry in entries]
     return datasets[0] if len(datasets) == 1 else ConcatenatedDataset(datasets)
 
 
 class _Arguments(NamedTuple):
-    """What replaces the paths of a config, and whether labels count the classes."""
+    """Paths that replace those of a config, and whether labels count the classes."""
 
     annotation_file: _Path | None
     image_dir: _Path | None
@@ -215,6 +217,8 @@ def _open_package(
         listed = replaced.annotation_file or (root.path(entry["ann_file"]) if entry.get("ann_file") else None)
         return ClassificationDataset(images, listed, names or classes or None)
     settings = read_segmentation_entry(entry)
+    if names is None and len(classes) == len(settings.classes) and {*classes} != {*settings.classes}:
+        settings = dataclasses.replace(settings, classes=())  # the model has other words for the same classes
     maps = replaced.annotation_file or root.path(prefix.get("seg_map_path") or "")
     names = names or classes or settings.classes
     if not names:
@@ -269,6 +273,18 @@ def _require_paths(entry: Mapping[str, Any]) -> None:
     for name, value in paths.items():
         if value is not None and not isinstance(value, (str, os.PathLike)):
             raise ValueError(f"evaluate: {name} of the config's data set must be a path, got {value!r}")
+
+
+def _require_all_images(entry: Mapping[str, Any]) -> None:
+    """Refuse entries of a data set that leave images or boxes out."""
+    unsupported = {"indices": (None,), "sample_interval": (1,), "data_mode": ("topdown",)}
+    for name, defaults in unsupported.items():
+        if entry.get(name, defaults[0]) not in defaults:
+            raise ValueError(
+                f"evaluate: {name} of the config's data set must be {defaults[0]!r}, got {entry[name]!r:.60}"
+            )
+    if "bbox_score_thr" in dict_of(entry, "filter_cfg") and entry.get("bbox_file"):
+        raise ValueError("evaluate: filter_cfg with bbox_score_thr, which leaves boxes out, is not supported")
 
 
 class _Root:

@@ -1,4 +1,4 @@
-"""What an evaluation needs of a data set: its images in order, its classes, and figures for detections in them."""
+"""A data set as an evaluation sees it: its images in order, its classes, and figures for detections in them."""
 
 from __future__ import annotations
 
@@ -69,9 +69,12 @@ class Dataset(ABC):
         The metrics that `score` computes.
     task : Task
         Whose results `score` measures.
+    max_figure : float
+        The largest value of its figures; 100 if they are in percent.
     """
 
     task: ClassVar[Task] = DETECTION
+    max_figure: ClassVar[float] = 1.0
     metric_names: ClassVar[tuple[str, ...]]
     metric_advice: ClassVar[str] = ""  # follows them in a message
     images: tuple[DatasetImage, ...]

@@ -67,7 +67,7 @@ class TrainedNetwork(Network, Protocol):
 
     @property
     def preprocessing(self) -> Preprocessing | None:
-        """What makes its input."""
+        """How an image becomes its input."""
         ...
 
 
@@ -131,7 +131,7 @@ class TestOptions:
 
 @dataclass(frozen=True)
 class TestResult:
-    """What `test` measured and wrote; as text, the tables and figures.
+    """The figures of `test`, and the files that it wrote; as text, tables and figures.
 
     Attributes
     ----------
@@ -391,7 +391,7 @@ def _submission(dataset: Dataset, options: dict[str, Any], *, force: bool) -> tu
 
 
 def _box_settings(network: TrainedNetwork) -> dict[str, bool]:
-    """Return what a network says of its boxes, which no config does."""
+    """Return the settings of boxes that a network has and no config states."""
     return {} if network.preprocessing is None else network.preprocessing.box_settings
 
 

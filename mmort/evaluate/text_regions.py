@@ -175,6 +175,20 @@ def _overlaps(truth: _Truth, found: TextRegions, options: HmeanOptions, lowest: 
     return _Overlaps(np.array(overlaps, np.float64).reshape(len(counted), len(shapes)), np.array(scores, np.float32))
 
 
+def overlaps_of(polygons: Sequence[NDArray[np.float64]], others: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Return the IoU of polygons (N) and others (M), (N, M).
+
+    Raises
+    ------
+    ImportError
+        If shapely is not installed.
+    """
+    made = _shapely().Polygon
+    shapes, of_others = ([_valid(made(corners)) for corners in group] for group in (polygons, others))
+    overlaps = [[_overlap(shape, other) for other in of_others] for shape in shapes]
+    return np.array(overlaps, np.float64).reshape(len(shapes), len(of_others))
+
+
 def _overlap(one: Any, other: Any) -> float:
     """Return the area of two shapes' intersection by that of their union."""
     union = one.union(other).area
@@ -211,6 +225,6 @@ def _shapely() -> ModuleType:
     try:
         import shapely
     except ModuleNotFoundError:
-        raise ImportError("hmean needs shapely: pip install 'mmort[text]'") from None
+        raise ImportError("overlaps of texts need shapely: pip install 'mmort[text]'") from None
     module: ModuleType = shapely
     return module

@@ -30,7 +30,7 @@ Image = NDArray[np.uint8]
 """[H, W, 3]; blue, green, red."""
 
 ColorType = Literal["color", "color_ignore_orientation", "grayscale", "unchanged"]
-"""What of a file is read, by MMDetection's names: three channels, one, or all that it has, in their own type."""
+"""Channels that are read of a file, by MMDetection's names: three, one, or all, in their own type."""
 
 IN_COLOR: tuple[ColorType, ...] = ("color", "color_ignore_orientation")
 """Those of three channels; the second, of MMOCR, does not turn an image upright as its EXIF data asks for."""

@@ -69,7 +69,7 @@ class Crop:
         return cls((box[2:] + box[:2]) * np.float32(0.5), np.array(sides, np.float32), size)
 
     def matrix(self, *, aligned: bool) -> NDArray[Any]:
-        """Return what maps the image to the input, (2, 3), in the arithmetic of MMPose, on which pixels depend."""
+        """Return the matrix (2, 3) that maps the image to the input, in MMPose's arithmetic, on which pixels depend."""
         (x, y), (width, height) = self.centre, self.sides
         if aligned:
             right, down = (self.size[0] - 1) / width, (self.size[1] - 1) / height

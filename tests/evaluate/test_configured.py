@@ -5,7 +5,9 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from mmort.configs import class_names
 from mmort.evaluate import (
@@ -268,3 +270,39 @@ def test_entries_of_other_types(entries, message):
     entry = {"type": "CocoDataset", "ann_file": "a.json", "data_prefix": {"img": "x"}, **entries}
     with pytest.raises(ValueError, match=f"^evaluate: {message}"):
         dataset_of({"test_dataloader": {"dataset": entry}})
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"indices": 3}, "indices of the config's data set must be None, got 3"),
+        ({"sample_interval": 2}, "sample_interval of the config's data set must be 1, got 2"),
+        ({"data_mode": "bottomup"}, "data_mode of the config's data set must be 'topdown', got 'bottomup'"),
+        ({"bbox_file": "x", "filter_cfg": {"bbox_score_thr": 0.5}}, "filter_cfg with bbox_score_thr"),
+    ],
+)
+def test_entries_that_leave_images_or_boxes_out(root, entries, message):
+    with pytest.raises(ValueError, match=f"^evaluate: {message}"):
+        dataset_of(three(root, **entries))
+    assert dataset_of(three(root, filter_cfg={"filter_empty_gt": True}, indices=None)).category_ids == [5, 6]
+
+
+@pytest.mark.parametrize(
+    ("names", "classes", "truth"),
+    [
+        (("floor", "building"), (), [255, 255, 1, 255, 0]),
+        (None, ("floor", "building"), [255, 255, 1, 255, 0]),
+        (None, (), [255, 0, 1, 2, 3]),
+        (None, tuple(map(str, range(150))), [255, 0, 1, 2, 3]),
+    ],
+    ids=["of the config", "of the model", "of the type", "other words"],
+)
+def test_some_classes_of_maps(tmp_path, names, classes, truth):
+    """Labels of ADE20K's maps stay ADE20K's where a model has only some of its classes."""
+    for name, suffix, pixels in (("img", "jpg", np.zeros((1, 5, 3), np.uint8)), ("maps", "png", np.arange(5)[None])):
+        (tmp_path / name).mkdir()
+        Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / name / f"a.{suffix}")
+    entry = {"type": "ADE20KDataset", "data_root": str(tmp_path)}
+    entry |= {"data_prefix": {"img_path": "img", "seg_map_path": "maps"}, "metainfo": names and {"classes": names}}
+    dataset = dataset_of({"default_scope": "mmseg", "test_dataloader": {"dataset": entry}}, classes=classes)
+    assert dataset.truth(0)[0].tolist() == truth

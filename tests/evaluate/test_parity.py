@@ -137,7 +137,7 @@ def compared(tmp_path, candidates, name="ONNX", max_examples=12):
 def test_totals(tmp_path):
     total = compared(tmp_path, [detections(), detections()[:2], detections(scores=changed(SCORES, 0, 0.95))])
     assert (total.images, total.differing_images) == (3, 2)
-    assert (total.detections, total.found, total.matched, total.missing, total.extra) == (9, 8, 7, 2, 1)
+    assert (total.expected, total.found, total.matched, total.missing, total.extra) == (9, 8, 7, 2, 1)
     assert total.agreement == 2 * 7 / (9 + 8)
     assert {kind: np.flatnonzero(counts).tolist() for kind, counts in total.scores.items()} == {
         "reference": [2, 12, 18],
@@ -313,7 +313,7 @@ class Dataset:
     """Two images, and a metric: the mean score."""
 
     images = (DatasetImage(7, Path("7.png"), "7.png"), DatasetImage(9, Path("9.png"), "9.png"))
-    classes, task = ("0", "1"), DETECTION
+    classes, task, max_figure = ("0", "1"), DETECTION, 1.0
 
     def __len__(self):
         return len(self.images)
@@ -342,7 +342,7 @@ def test_models_run_in_step_over_the_images():
     same, fewer = result.columns
     assert (same.equal, fewer.equal) == (True, False)
     assert fewer.differences == pytest.approx({"mean": 0.9 - SCORES.mean()})
-    assert (fewer.detections.matched, fewer.detections.missing) == (2, 4)
+    assert (fewer.comparison.matched, fewer.comparison.missing) == (2, 4)
 
 
 def test_a_comparison_needs_two_models_and_as_many_results_as_images():
@@ -410,7 +410,7 @@ def test_with_a_config_all_networks_are_fed_like_the_reference():
     with pytest.raises(ValueError, match="has no preprocessing in its metadata"):
         parity_of_networks(networks, digits())
     result = parity_of_networks(networks, digits(), config, ParityOptions(metrics=["bbox"]))
-    assert result.columns[0].detections.images == 4
+    assert result.columns[0].comparison.images == 4
 
 
 # ---- report ----------------------------------------------------------------------------------------------------

@@ -189,6 +189,31 @@ def test_weights_are_the_modules(tmp_path):
     assert "layer.weight" in str(report)
 
 
+def test_weights_that_two_calls_share_have_one_value(tmp_path):
+    """One call has a constant of another name, whose error is below rounding; the other call has the right one."""
+
+    class Shared(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.layer = torch.nn.Conv2d(3, 4, 3)
+
+        def forward(self, x):
+            return self.layer(x), self.layer(x[..., ::2])
+
+    def change(model):
+        last = [node for node in model.graph.node if node.op_type == "Conv"][-1]
+        bias = next(tensor for tensor in model.graph.initializer if tensor.name == last.input[2])
+        constant(model, "other", *onnx.numpy_helper.to_array(bias) * np.float32(1 + 1e-6))
+        last.input[2] = "other"
+
+    args = (torch.randn(1, 3, 8, 8, generator=torch.Generator().manual_seed(0)),)
+    assert prove(tmp_path, module=Shared(), args=args).ok
+    report = prove(tmp_path, change, Shared(), args)
+    assert [row.compared for row in report.rows if row.problem] == [CONSTANTS]
+    assert "other, read by Conv, is not among the constants" in str(report)
+
+
 @pytest.mark.parametrize("scale", [1.0, 3.0])
 def test_folded_normalizations(scale, tmp_path):
     torch.manual_seed(0)

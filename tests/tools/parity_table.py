@@ -56,8 +56,8 @@ def compare(folder: Path, family: str, files: Path) -> tuple[str, list[Parity]]:
 
 def rows(family: str, expected: dict[str, float], results: list[Parity]) -> list[tuple[str, ...]]:
     """Return a line of the table for each kind of AP."""
-    totals = [result.columns[0].detections for result in results]
-    equal = ", ".join(f"{total.matched} of {total.detections}" for total in totals)
+    totals = [result.columns[0].comparison for result in results]
+    equal = ", ".join(f"{total.matched} of {total.expected}" for total in totals)
     lines = []
     for metric, label, counts in (("bbox_mAP", family, equal), ("segm_mAP", f"{family}, masks", "")):
         if metric not in results[0].metrics:

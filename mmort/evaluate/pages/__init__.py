@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmort.detections.drawing import draw
 from mmort.images import Image, opencv
 
 if TYPE_CHECKING:
-    from mmort.detections.detections import Detections
+    from mmort.detections.drawable import Drawable
 
 DRAWN_SIDE = 800
 """The longer side of a drawn image, in pixels: sharp on a screen, and about 100 kB."""
+
+NO_BOXES = np.zeros((0, 4))
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,13 @@ class Side:
 
     @classmethod
     def drawn(
-        cls, caption: str, kind: str, image: Image, detections: Detections, outlined: NDArray[np.floating[Any]]
+        cls, caption: str, kind: str, image: Image, result: Drawable, outlined: NDArray[np.floating[Any]] = NO_BOXES
     ) -> Side:
-        """Draw detections on an image, to be shown with outlines around the boxes `outlined`, (N, 4)."""
+        """Draw a result on its image, to be shown with outlines around the boxes `outlined`, (N, 4)."""
         height, width = image.shape[:2]
         boxes = outlined.astype(float)
         outlines = np.column_stack([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]]).tolist()
-        canvas = draw(image, detections, scale=DRAWN_SIDE / max(height, width))
+        canvas = result.plot(image, scale=DRAWN_SIDE / max(height, width))
         return cls(caption, kind, _data_uri(canvas), (width, height), tuple(map(tuple, outlines)))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 import mmort
 from mmort.detections.boxes import distances, reach
 from mmort.detections.matching import match_detections
+from mmort.evaluate.parity.agreement import Agreement, quantile_text, quantiles
 from mmort.predict import ImageMasks
 from mmort.tolerances import Tolerances
 
@@ -29,9 +29,6 @@ MIN_MASK_IOU = 0.99
 
 MIN_IOU = 0.5
 """The smallest IoU of boxes that show the same object."""
-
-QUANTILES = (0.5, 0.95, 1.0)
-"""Those of the drift of detections that show the same object."""
 
 SCORE_BINS = 20
 
@@ -219,35 +216,20 @@ class Example:
 
 
 @dataclass
-class Comparison:
-    """What a model found and the reference found, added up over the images of a data set.
+class Comparison(Agreement[Example]):
+    """The detections of a model, compared with the reference's over the images of a data set.
 
     Attributes
     ----------
-    name : str
-        The model's, as shown to people.
-    max_examples : int
-        How many of the images that differ are kept, the most severe ones.
-    images, differing_images : int
-    detections, found : int
-        How many the reference has, and how many the model has.
-    missing, other_masks, extra : int
-        Detections of the reference without a match or with another mask, and of the model without a match.
+    other_masks : int
+        Detections of the reference whose match has another mask.
     scores : dict of str to ndarray of int64, (SCORE_BINS,)
         Counts of detections by score, from 0 to 1: of the "reference", "found", "missing" and "extra" ones.
     same_object : int
         Detections of the reference whose object the model found, too, with the same box or another one.
     """
 
-    name: str
-    max_examples: int = 12
-    images: int = 0
-    differing_images: int = 0
-    detections: int = 0
-    found: int = 0
-    missing: int = 0
     other_masks: int = 0
-    extra: int = 0
     scores: dict[str, NDArray[np.int64]] = field(
         default_factory=lambda: {
             kind: np.zeros(SCORE_BINS, np.int64) for kind in ("reference", "found", "missing", "extra")
@@ -255,13 +237,17 @@ class Comparison:
     )
     same_object: int = 0
     _drifts: list[NDArray[np.float64]] = field(default_factory=list, repr=False)
-    _worst: list[tuple[float, int, Example]] = field(default_factory=list, repr=False)
+
+    @property
+    def unit(self) -> str:
+        """What is counted."""
+        return "detections"
 
     def add(self, image: DatasetImage, reference: Detections, detections: Detections) -> ImageComparison:
         """Add an image."""
         result = compare_image(reference, detections)
         self.images += 1
-        self.detections += len(reference)
+        self.expected += len(reference)
         self.found += len(detections)
         self.missing += len(result.missing)
         self.other_masks += len(result.other_masks)
@@ -275,35 +261,39 @@ class Comparison:
         ):
             self.scores[kind] += np.histogram(np.clip(scores, 0, 1), SCORE_BINS, (0, 1))[0]
         if not result.equal:
-            self.differing_images += 1
             self._keep(Example(image, reference, detections, result))
         return result
 
     @property
     def matched(self) -> int:
         """The number of equal detections."""
-        return self.detections - self.missing - self.other_masks
+        return self.expected - self.missing - self.other_masks
 
     @property
-    def agreement(self) -> float:
-        """The share of both models' detections that have an equal one; 1 if there are none."""
-        total = self.detections + self.found
-        return 2 * self.matched / total if total else 1.0
+    def counts(self) -> str:
+        """How many detections have no equal one, in words."""
+        return super().counts + (f", {self.other_masks:,} with another mask" if self.other_masks else "")
+
+    @property
+    def drift(self) -> str:
+        """How far the detections of the same objects moved, in a sentence; empty if all detections are equal."""
+        if self.agreement == 1 or not self.expected:
+            return ""
+        return (
+            f"{self.same_object:,} of {self.expected:,} detections show the same object (same class, IoU of {MIN_IOU} "
+            f"or more); their boxes moved by {quantile_text(self.box_drift)} px, their scores by "
+            f"{quantile_text(self.score_drift)} (median, 95%, largest)."
+        )
 
     @property
     def box_drift(self) -> tuple[float, ...]:
         """The `QUANTILES` of the largest difference of a corner, in pixels, over detections of the same object."""
-        return self._quantiles(0)
+        return quantiles([drift[0] for drift in self._drifts])
 
     @property
     def score_drift(self) -> tuple[float, ...]:
         """The `QUANTILES` of the difference of scores over detections of the same object."""
-        return self._quantiles(1)
-
-    @property
-    def examples(self) -> list[Example]:
-        """The images that differ most, the most severe first."""
-        return [example for _, _, example in sorted(self._worst, reverse=True, key=lambda entry: entry[:2])]
+        return quantiles([drift[1] for drift in self._drifts])
 
     def _add_drift(self, reference: Detections, detections: Detections, same_object: NDArray[np.int64]) -> None:
         """Add the differences, (2, N), of the detections that show the same object."""
@@ -314,14 +304,3 @@ class Comparison:
         self._drifts.append(
             np.array([of_boxes, np.abs(detections.scores[partners] - reference.scores[matched])], float)
         )
-
-    def _quantiles(self, row: int) -> tuple[float, ...]:
-        """Return the quantiles of a row of the differences; 0 if there are none."""
-        differences = np.concatenate([drift[row] for drift in self._drifts] or [np.zeros(0)])
-        return tuple(np.quantile(differences, QUANTILES).tolist()) if len(differences) else (0.0,) * len(QUANTILES)
-
-    def _keep(self, example: Example) -> None:
-        """Keep an image if it is among the most severe; of equals the first."""
-        heapq.heappush(self._worst, (example.severity, -self.images, example))
-        if len(self._worst) > self.max_examples:
-            heapq.heappop(self._worst)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mmort.evaluate.pages import Side
 from mmort.evaluate.parity.comparison import Example
+from mmort.evaluate.parity.task_comparison import ResultExample
 from mmort.predict import read_image
 
 if TYPE_CHECKING:
@@ -64,9 +65,22 @@ def image_pair(example: Example, reference: str, name: str) -> Pair:
     return Pair(example.image.name, (first, second), tuple(rows), len(scores) - len(rows))
 
 
+def result_pair(example: ResultExample, reference: str, name: str) -> Pair:
+    """Draw both versions of an image of a model of another task than detection.
+
+    Raises
+    ------
+    OSError, ValueError
+        If the image cannot be read.
+    """
+    image = read_image(example.image.path)
+    first = Side.drawn(reference, "missing", image, example.reference)
+    return Pair(example.image.name, (first, Side.drawn(name, "extra", image, example.found)), (), 0)
+
+
 @dataclass(frozen=True)
 class _Version:
-    """What a model found in an image, and the indices of what the other one did not find, or with another mask."""
+    """Detections of a model in an image, and the indices of those that the other lacks, or has with another mask."""
 
     name: str
     kind: str

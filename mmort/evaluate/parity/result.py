@@ -1,11 +1,12 @@
-"""The result of a comparison over a data set: metrics and detections of each model, a verdict, and a table."""
+"""The result of a comparison over a data set: metrics and results of each model, a verdict, and a table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from mmort.evaluate.parity.comparison import MIN_IOU, Comparison
+from mmort.evaluate.parity.agreement import Agreement
 from mmort.predict.output import count_text
 from mmort.tables import lay_out
 
@@ -26,27 +27,32 @@ class Column:
         The model's, by MMDetection's names.
     differences : mapping of str to float
         The model's metrics minus the reference's.
-    detections : Comparison
+    comparison : Comparison or ResultComparison
+        Of the results in each image.
+    max_figure : float, default 1
+        The largest value that metrics have; 100 if they are in percent.
     """
 
     metrics: Mapping[str, float]
     differences: Mapping[str, float]
-    detections: Comparison
+    comparison: Agreement[Any]
+    max_figure: float = 1.0
 
     @property
     def name(self) -> str:
         """The model's name."""
-        return self.detections.name
+        return self.comparison.name
 
     @property
     def differing_metrics(self) -> list[str]:
         """The names of the metrics that differ by the tolerance or more."""
-        return [name for name, difference in self.differences.items() if abs(difference) >= METRIC_TOLERANCE]
+        tolerance = METRIC_TOLERANCE * self.max_figure
+        return [name for name, difference in self.differences.items() if abs(difference) >= tolerance]
 
     @property
     def equal(self) -> bool:
         """Whether the model equals the reference, within the tolerances; not if nothing was compared."""
-        agreement = self.detections.agreement if self.detections.detections else 0
+        agreement = self.comparison.agreement if self.comparison.expected else 0
         return not self.differing_metrics and agreement >= MIN_AGREEMENT
 
 
@@ -88,8 +94,8 @@ class Parity:
 
     def summary(self, column: Column) -> str:
         """Describe in a sentence or two how a model compares with the reference."""
-        detections, differing = column.detections, column.differing_metrics
-        if not detections.detections:
+        comparison, differing = column.comparison, column.differing_metrics
+        if not comparison.expected:
             return f"{self.reference} found nothing, so nothing was compared."
         if differing:
             largest = max(differing, key=lambda name: abs(column.differences[name]))
@@ -105,36 +111,26 @@ class Parity:
                 )
         else:
             metrics = ""
-        images = "" if self.metrics else f" in {count_text(detections.images, 'image')}"
-        share = f"{detections.matched:,} of {detections.detections:,} detections{images} are equal"
-        if detections.agreement < 1:
-            share += f" ({detections.agreement:.2%}), {detections.missing:,} missing, {detections.extra:,} extra"
-        if detections.other_masks:
-            share += f", {detections.other_masks:,} with another mask"
-        required = f" {MIN_AGREEMENT:.1%} are required." if detections.agreement < MIN_AGREEMENT else ""
+        is_stated = self.metrics or comparison.unit == "images"
+        images = "" if is_stated else f" in {count_text(comparison.images, 'image')}"
+        share = f"{comparison.matched:,} of {comparison.expected:,} {comparison.unit}{images} are equal"
+        if comparison.agreement < 1:
+            share += f" ({comparison.agreement:.2%}), {comparison.counts}"
+        required = f" {MIN_AGREEMENT:.1%} are required." if comparison.agreement < MIN_AGREEMENT else ""
         return f"{metrics}{share}.{required}"
 
-    def drift(self, column: Column) -> str:
-        """Describe how far the detections of the same objects moved; empty if all detections are equal."""
-        detections = column.detections
-        if detections.agreement == 1 or not detections.detections:
-            return ""
-        boxes, scores = (
-            ", ".join(f"{value:.2g}" for value in drift) for drift in (detections.box_drift, detections.score_drift)
-        )
-        return (
-            f"{detections.same_object:,} of {detections.detections:,} detections show the same object (same class, IoU "
-            f"of {MIN_IOU} or more); their boxes moved by {boxes} px, their scores by {scores} (median, 95%, largest)."
-        )
-
     def __str__(self) -> str:
-        """Lay out the metrics and the detections, and a line for each model."""
-        heading, counts = ["", self.reference], ["detections", str(self.columns[0].detections.detections)]
+        """Lay out the metrics and the counts of results, and a line for each model."""
+        heading, counts = (
+            ["", self.reference],
+            [self.columns[0].comparison.unit, f"{self.columns[0].comparison.expected:,}"],
+        )
         for column in self.columns:
             heading += [column.name, "difference"]
-            counts += [str(column.detections.found), f"{column.detections.matched} equal"]
+            counts += [f"{column.comparison.found:,}", f"{column.comparison.matched:,} equal"]
         verdicts = [
-            f"{self.verdict(column)}: {self.summary(column)} {self.drift(column)}".rstrip() for column in self.columns
+            f"{self.verdict(column)}: {self.summary(column)} {column.comparison.drift}".rstrip()
+            for column in self.columns
         ]
         return "\n".join([lay_out([heading, *self.rows(), counts]), *verdicts])
 

@@ -16,16 +16,17 @@ from itertools import zip_longest
 from typing import Any
 
 from mmort._files.outputs import require_output
-from mmort.contract import DETECTION
+from mmort.contract import POSE
 from mmort.evaluate.configured import batch_size_of, metric_options
 from mmort.evaluate.dataset import Dataset
 from mmort.evaluate.evaluation import Evaluation, Predict, warn_of_threshold
-from mmort.evaluate.parity.comparison import Comparison
 from mmort.evaluate.parity.html_report import write_report
 from mmort.evaluate.parity.result import Column, Parity
+from mmort.evaluate.parity.task_comparison import comparison_of
+from mmort.evaluate.poses import PoseDataset
 from mmort.evaluate.testing import TrainedNetwork
 from mmort.evaluate.unlabelled import UnlabelledDataset
-from mmort.predict import Predictor
+from mmort.predict import PosePredictor, Predictor
 from mmort.predict.engines.network import task_of
 
 
@@ -65,7 +66,7 @@ def parity(
     config: Mapping[str, Any] | None = None,
     options: ParityOptions | None = None,
 ) -> Parity:
-    """Run detectors over a data set, compare them with the first one, and write a report.
+    """Run models of one task over a data set, compare them with the first one, and write a report.
 
     Parameters
     ----------
@@ -74,9 +75,9 @@ def parity(
         reference.  Of an iterator the others are taken when the arguments have been checked, such as a file that is
         exported first.
     dataset : Dataset
-        As `dataset_of` opens it; or an `UnlabelledDataset`, in whose images only detections are compared.
+        As `dataset_of` opens it; or an `UnlabelledDataset`, in whose images only results are compared.
     config : dict, optional
-        An MMDetection config, whose batch size and options of metrics are used; all detectors then have the classes
+        A config, whose batch size and options of metrics are used; all models then have the classes
         and the preprocessing of the reference.  By default each has those of its file.
     options : ParityOptions, optional
         By default no report is written.
@@ -88,8 +89,8 @@ def parity(
     Raises
     ------
     ValueError
-        If there is no second detector or no image, a detector has no preprocessing, or the data set does not have a
-        metric or an option.
+        If there is no second model or no image, a model is not of the data set's task or has no preprocessing, or the
+        data set does not have a metric or an option.
     OSError
         If a file cannot be read or written.
     ImportError
@@ -117,14 +118,14 @@ def parity(
         shared = {"classes": reference.classes or dataset.classes, "preprocessing": reference.preprocessing}
     compared = {name: reference, **dict(pairs)}
     for file, network in compared.items():
-        if task_of(network) is not DETECTION:
+        if task_of(network) is not dataset.task:
             raise ValueError(
-                f"parity: {file} must be a detector, got a {task_of(network).name}; its export has compared its "
-                "results with the original's, and mmort test measures both files on a data set"
+                f"parity: {file} must be for {dataset.task.name}, as the data set is, got one for "
+                f"{task_of(network).name}"
             )
-    predictors = {name: Predictor(network, score_threshold=0, **shared) for name, network in compared.items()}
+    predictors = {name: _predictor(network, shared) for name, network in compared.items()}
     _warn_of_other_classes(predictors)
-    models = {name: partial(model.predict, batch_size=batch_size) for name, model in predictors.items()}
+    models = {name: _predict(dataset, predictor, batch_size) for name, predictor in predictors.items()}
     result = compare_models(dataset, models, metrics, **of_config)
     if options.report is not None:
         facts = dict(options.facts) | _facts(dataset, compared.values(), batch_size)
@@ -133,22 +134,36 @@ def parity(
     return result
 
 
+def _predictor(network: TrainedNetwork, shared: Mapping[str, Any]) -> Predictor:
+    """Return what runs a network on images, with the classes and the preprocessing that all share, if they do."""
+    if task_of(network) is POSE:
+        return PosePredictor(network, preprocessing=shared.get("preprocessing"))
+    return Predictor(network, score_threshold=0, **shared)
+
+
+def _predict(dataset: Dataset, predictor: Predictor, batch_size: int) -> Predict:
+    """Return what `compare_models` calls; poses are those in the boxes of a data set that has some."""
+    if isinstance(dataset, PoseDataset) and isinstance(predictor, PosePredictor):
+        return partial(dataset.predict, predictor)
+    return partial(predictor.predict, batch_size=batch_size)
+
+
 def _warn_of_other_classes(predictors: Mapping[str, Predictor]) -> None:
-    """Warn of detectors whose class names differ from those of the first one; a file may have no names."""
+    """Warn of models whose class names differ from those of the first one; a file may have no names."""
     (reference, first), *candidates = predictors.items()
     for name, predictor in candidates:
         if first.classes and predictor.classes and predictor.classes != first.classes:
             pairs = enumerate(zip_longest(first.classes, predictor.classes))
             label, expected, actual = next((label, *pair) for label, pair in pairs if pair[0] != pair[1])
             warnings.warn(
-                f"parity: {name} has other classes than {reference}, and detections are compared by label: label "
+                f"parity: {name} has other classes than {reference}, and results are compared by label: label "
                 f"{label} is {actual!r} rather than {expected!r}",
                 stacklevel=3,
             )
 
 
 def _metrics(dataset: Dataset, reference: TrainedNetwork) -> list[str]:
-    """Return the metrics of what the detector finds."""
+    """Return the metrics of what the model finds."""
     if "bbox" not in dataset.metric_names:
         return list(dataset.metric_names[:1])
     return ["bbox", "segm"] if reference.has_masks and "segm" in dataset.metric_names else ["bbox"]
@@ -157,8 +172,9 @@ def _metrics(dataset: Dataset, reference: TrainedNetwork) -> list[str]:
 def _facts(dataset: Dataset, networks: Iterable[TrainedNetwork], batch_size: int) -> dict[str, str]:
     """Return how a comparison was made, for the report."""
     packages = dict.fromkeys(["mmort", *(network.engine for network in networks)])
+    classes = f" with {len(dataset.classes)} classes" if dataset.classes else ""
     return {
-        "Images": f"{len(dataset):,} with {len(dataset.classes)} classes, in {dataset.images[0].path.parent}",
+        "Images": f"{len(dataset):,}{classes}, in {dataset.images[0].path.parent}",
         "Batch size": str(batch_size),
         "Versions": ", ".join(f"{package} {version(package)}" for package in packages),
         "Date": f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC",
@@ -168,7 +184,7 @@ def _facts(dataset: Dataset, networks: Iterable[TrainedNetwork], batch_size: int
 def compare_models(
     dataset: Dataset, models: Mapping[str, Predict], metrics: Sequence[str], *, progress: bool = True, **options: Any
 ) -> Parity:
-    """Evaluate models on a data set, and compare their metrics and their detections with the first one's.
+    """Evaluate models on a data set, and compare their metrics and their results with the first one's.
 
     Parameters
     ----------
@@ -208,18 +224,18 @@ def compare_models(
             warn_of_threshold(predict)
     reference, *names = models
     evaluations = [Evaluation(dataset, metrics, **options) for _ in models]
-    comparisons = [Comparison(name) for name in names]
+    comparisons = [comparison_of(dataset.task, name) for name in names]
     paths = [image.path for image in dataset.images]
     streams = [predict(paths) for predict in models.values()]
     shown = tqdm(dataset.images, unit="image", disable=None if progress else True)
     for image, expected, *compared in zip(shown, *streams, strict=True):
-        for evaluation, detections in zip(evaluations, (expected, *compared), strict=True):
-            evaluation.add(image, detections)
-        for comparison, detections in zip(comparisons, compared, strict=True):
-            comparison.add(image, expected, detections)
+        for evaluation, found in zip(evaluations, (expected, *compared), strict=True):
+            evaluation.add(image, found)
+        for comparison, found in zip(comparisons, compared, strict=True):
+            comparison.add(image, expected, found)
     figures, *other_figures = (evaluation.metrics().figures for evaluation in evaluations)
     columns = [
-        Column(values, {name: values[name] - figures[name] for name in figures}, comparison)
+        Column(values, {name: values[name] - figures[name] for name in figures}, comparison, dataset.max_figure)
         for values, comparison in zip(other_figures, comparisons, strict=True)
     ]
     return Parity(reference, figures, tuple(columns))

@@ -67,6 +67,7 @@ def problems(program: Program, artifact: Artifact, *, definitions: bool = False)
     numbers, regions = _Numbers(program), _Regions(program, artifact.model)
     small: list[tuple[_Array, set[fx.Node]]] = []
     unknown: list[tuple[str, str, list[fx.Node]]] = []
+    needed: dict[str, list[_Array]] = {}
     for name, array in artifact.constants():
         nodes = regions.reading(name)
         readers = {node.op_type for node in regions.readers[name]}
@@ -77,8 +78,10 @@ def problems(program: Program, artifact: Artifact, *, definitions: bool = False)
         if not numbers.have(name, array, nodes, readers):
             text = f"{name}, read by {', '.join(sorted(readers))}, is not among the constants of torch's program"
             unknown.append((name, text, nodes))
+            needed[name] = [*numbers.read(nodes, array)]
+    replacing = _replacing(needed, artifact, regions)
     for name, text, nodes in unknown:
-        own = not numbers.name(name) and not _lacks_a_number(nodes, small)
+        own = not numbers.name(name) and name not in replacing and not _lacks_a_number(nodes, small)
         yield Problem(text, name if own else None)
     for node in artifact.model.graph.node:
         nodes = regions.of_node(node)
@@ -102,6 +105,19 @@ def _lacks_a_number(nodes: Sequence[fx.Node], constants: Sequence[tuple[_Array, 
     return bool(called - written)
 
 
+def _replacing(needed: Mapping[str, Sequence[_Array]], artifact: Artifact, regions: _Regions) -> set[str]:
+    """Return the constants that have the place of a tensor which their nodes need, and no other constant gives them."""
+    nodes = {name: set(regions.reading(name)) for name in needed}
+    lacking = {name: [*tensors] for name, tensors in needed.items() if tensors}
+    if lacking:
+        for constant, array in artifact.constants():
+            readers = set(regions.reading(constant))
+            for name, tensors in lacking.items():
+                if readers & nodes[name]:
+                    lacking[name] = [tensor for tensor in tensors if not _are_same_numbers(array, tensor)]
+    return {name for name, tensors in lacking.items() if tensors}
+
+
 class _Numbers:
     """The tensors and numbers that a program computes with."""
 
@@ -122,7 +138,7 @@ class _Numbers:
             return True  # the exporter computed it: a cut
         if not array.size or (name in self._tensors and _equal(array, self._tensors[name])):
             return True
-        if any(_equal(np.sort(array, None), np.sort(tensor, None)) for tensor in self._read(nodes, array)):
+        if any(_are_same_numbers(array, tensor) for tensor in self.read(nodes, array)):
             return True
         if any(_are_folded(array, folded) for folded in self._folds(nodes, array)):
             return True
@@ -136,7 +152,7 @@ class _Numbers:
         """Return whether a constant has the name of a tensor of the program, or of a bias that was folded into one."""
         return constant.removesuffix("_bias") in self._tensors
 
-    def _read(self, nodes: Iterable[fx.Node], array: _Array) -> Iterator[_Array]:
+    def read(self, nodes: Iterable[fx.Node], array: _Array) -> Iterator[_Array]:
         """Yield the program's constant tensors of an array's size that nodes read or are."""
         for node in nodes:
             if node.target in _RECURRENCES:
@@ -204,7 +220,7 @@ class _Numbers:
                         yield folded, np.abs(folded)
 
     def attribute_problems(self, node: onnx.NodeProto, nodes: Sequence[fx.Node]) -> Iterator[str]:
-        """Yield what is wrong with a node's attributes."""
+        """Yield the errors in a node's attributes."""
         operator = operator_of(node)
         attributes = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
         if operator is not None:
@@ -318,6 +334,11 @@ def _equal(array: _Array, target: _Array) -> bool:
     if array.tobytes() == target.tobytes():
         return True
     return array.dtype.kind == "f" and bool(np.allclose(array, target, rtol=FOLDED, atol=0, equal_nan=True))
+
+
+def _are_same_numbers(array: _Array, target: _Array) -> bool:
+    """Return whether arrays have the same numbers, perhaps in another order."""
+    return array.size == target.size and _equal(np.sort(array, None), np.sort(target, None))
 
 
 def _are_folded(array: _Array, folded: tuple[_Array, _Array]) -> bool:
