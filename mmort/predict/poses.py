@@ -149,6 +149,9 @@ class PosePredictor(Predictor):
         format = network.contract.metadata.pose
         if format is None or self.preprocessing.size is None:
             raise ValueError(f"PosePredictor: {network.path} does not state how it becomes keypoints")
+        for name, default in (("color_type", "color"), ("to_float32", False)):
+            if (value := getattr(self.preprocessing, name)) != default:
+                raise ValueError(f"PosePredictor: preprocessing must have {name}={default!r}, got {value!r}")
         self.format: PoseFormat = format
         self.size: tuple[int, int] = self.preprocessing.size
         if isinstance(detector, (str, os.PathLike)):
