@@ -1,6 +1,7 @@
 """Data sets and options are found in configs of MMDetection 2 and 3, and their paths can be replaced."""
 
 import contextlib
+import itertools
 import json
 import re
 from pathlib import Path
@@ -54,6 +55,13 @@ def test_coco(root, config):
     dataset = dataset_of(config(root), classes=DIGITS)
     assert (dataset.category_ids, dataset.classes) == ([5, 6], DIGITS)
     assert [(image.id, image.path) for image in dataset.images] == [(1, root / "images" / "x" / "1.png")]
+
+
+def test_types_of_mmyolo(root):
+    dataset = dataset_of(three(root, type="YOLOv5CocoDataset", batch_shapes_cfg=None), classes=DIGITS)
+    assert (type(dataset), dataset.category_ids) == (CocoDataset, [5, 6])
+    config = three(root, type="mmyolo.YOLOv5VOCDataset", ann_file="VOC2012/test.txt")
+    assert isinstance(dataset_of(config, classes=DIGITS), VocDataset)
 
 
 def test_coco_90(root):
@@ -278,6 +286,8 @@ def test_entries_of_other_types(entries, message):
         ({"indices": 3}, "indices of the config's data set must be None, got 3"),
         ({"sample_interval": 2}, "sample_interval of the config's data set must be 1, got 2"),
         ({"data_mode": "bottomup"}, "data_mode of the config's data set must be 'topdown', got 'bottomup'"),
+        ({"diff_thr": 0}, "diff_thr of the config's data set must be 100, got 0"),
+        ({"difficulty": 1}, "difficulty of the config's data set must be 100, got 1"),
         ({"bbox_file": "x", "filter_cfg": {"bbox_score_thr": 0.5}}, "filter_cfg with bbox_score_thr"),
     ],
 )
@@ -306,3 +316,32 @@ def test_some_classes_of_maps(tmp_path, names, classes, truth):
     entry |= {"data_prefix": {"img_path": "img", "seg_map_path": "maps"}, "metainfo": names and {"classes": names}}
     dataset = dataset_of({"default_scope": "mmseg", "test_dataloader": {"dataset": entry}}, classes=classes)
     assert dataset.truth(0)[0].tolist() == truth
+
+
+def classification(root, **entries):
+    """Return the data set of a config of MMPretrain with two parts of ImageNet."""
+    for part, name in itertools.product(("train", "val"), "ab"):
+        (root / part / name).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.zeros((4, 4, 3), np.uint8)).save(root / part / name / f"{part}.png")
+    entry = {"type": "ImageNet", "data_root": str(root), **entries}
+    dataset = dataset_of({"default_scope": "mmpretrain", "test_dataloader": {"dataset": entry}}, classes=("x", "y"))
+    paths = [image.path.relative_to(root).as_posix() for image in dataset.images]
+    return list(zip(paths, dataset.labels, strict=True))
+
+
+def test_parts_of_imagenet(tmp_path):
+    assert classification(tmp_path, split="val") == [("val/a/val.png", 0), ("val/b/val.png", 1)]
+    assert classification(tmp_path, data_prefix="train") == [("train/a/train.png", 0), ("train/b/train.png", 1)]
+    (tmp_path / "meta").mkdir()
+    (tmp_path / "meta/val.txt").write_text("b/val.png 1\n")
+    assert classification(tmp_path, split="val") == [("val/b/val.png", 1)]
+    (tmp_path / "meta/other.txt").write_text("b/train.png 0\n")
+    assert classification(tmp_path, split="train", ann_file="meta/other.txt") == [("train/b/train.png", 0)]
+    for entries, message in (
+        ({"split": "test"}, "split of the config's data set must be 'train' or 'val', got 'test'"),
+        ({"type": "MultiLabelDataset"}, "data set MultiLabelDataset is not supported; supported: CustomDataset"),
+        ({"extensions": [".jpg"]}, "extensions of the config's data set is not supported"),
+        ({"with_label": False}, "with_label of the config's data set is not supported"),
+    ):
+        with pytest.raises(ValueError, match=f"^evaluate: {message}"):
+            classification(tmp_path, **entries)
