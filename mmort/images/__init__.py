@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from mmort._files.inputs import read_bytes
 from mmort._files.outputs import write_output
-from mmort.images.resampling import Interpolation, resize_as_torch
+from mmort.images.resampling import Interpolation, interpolate_as_torch, resize_as_torch
 from mmort.images.sizes import Demand, demand
 from mmort.limits import MAX_DECODING_BYTES, MAX_DECODING_RATIO, MAX_IMAGE_BYTES
 
@@ -355,6 +355,8 @@ def resize(
     """
     if image.shape[:2] == (height, width):
         return image
+    if backend == "torchvision" and image.dtype == np.float32:
+        return interpolate_as_torch(image, width, height)
     if backend == "torchvision":
         return resize_as_torch(image, width, height, interpolation)
     if backend == "pillow":
