@@ -42,11 +42,11 @@ def segmentation(folder: Path) -> np.ndarray:
 
 def poses(folder: Path) -> np.ndarray:
     """Return an image of figures with their skeletons, in the boxes of its annotations."""
-    strokes.write(folder / "learnt", 12, seed=1)
+    strokes.write(folder / "learnt", 80, seed=1)
     strokes.write(folder / "new", 1, seed=2)
     config = strokes.config(folder, "heatmaps", folder / "learnt")
     model, settings = mmpose.build(config)
-    mmpose.train(model, settings, 250)
+    mmpose.train(model, settings, 800)
     mmpose.save(model, folder / "x.pth")
     export(config, folder / "x.pth", folder / "x.onnx", progress=print)
     image = cv2.imread(str(folder / "new/images/000.png"))
@@ -61,10 +61,10 @@ def texts(folder: Path) -> np.ndarray:
     signs.write(folder / "new", 1, seed=2)
     words.write(folder / "learnt", 300, seed=1)
     config = signs.config(folder, folder / "learnt")
-    mmocr.save(mmocr.train_detection(config)[0], folder / "x.pth")
+    mmocr.save(mmocr.train_detection(config, steps=500)[0], folder / "x.pth")
     export(config, folder / "x.pth", folder / "found.onnx", progress=print)
     config = words.config(folder, folder / "learnt", resize="one size")
-    mmocr.save(mmocr.train(config, (64, 32), steps=1000)[0], folder / "x.pth")
+    mmocr.save(mmocr.train(config, (64, 32), steps=1500)[0], folder / "x.pth")
     export(config, folder / "x.pth", folder / "read.onnx", progress=print)
     image = cv2.imread(str(folder / "new/signs/000.png"))
     return TextReader(folder / "found.onnx", folder / "read.onnx")(image).plot(image, scale=HEIGHT / len(image))

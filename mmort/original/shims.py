@@ -30,12 +30,13 @@ def _attended(self: Any, query: Tensor, sides: tuple[int, int]) -> Tensor:
 
     def attention(windows: Tensor, mask: Tensor | None) -> Tensor:
         """Attend within windows (N, W, T, C)."""
-        return self.w_msa(windows.flatten(0, 1), mask).reshape(windows.shape)
+        attended: Tensor = self.w_msa(windows.flatten(0, 1), mask)
+        return attended.reshape(windows.shape)
 
     windows = ShiftedWindows(self.window_size, self.shift_size, attention)  # type: ignore[arg-type]
     x = windows.forward(query.reshape(query.shape[0], *sides, query.shape[-1]))
-    attended: Tensor = self.drop(x.flatten(1, 2))
-    return attended
+    tokens: Tensor = self.drop(x.flatten(1, 2))
+    return tokens
 
 
 def _upsampled(self: Any, x: Tensor) -> Tensor:
