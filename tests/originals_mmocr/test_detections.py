@@ -68,6 +68,29 @@ def test_deformable_convolutions(trained, tmp_path):
     assert same_polygons(tmp_path / "x.onnx", model, settings) > 10
 
 
+PSE, PAN = "dict(type='PSEPostprocessor')", "dict(type='PANPostprocessor')"
+KERNELS = [
+    ("PSENet", PSE),
+    ("PSENet", "dict(type='PSEPostprocessor', min_kernel_area=9, min_text_area=40, score_threshold=0.7)"),
+    ("PAN", PAN),
+    ("PAN", "dict(type='PANPostprocessor', text_repr_type='quad', min_text_confidence=0.6, distance_threshold=1.0)"),
+]
+
+
+@pytest.mark.parametrize(("network", "postprocessor"), KERNELS)
+def test_texts_that_grow_from_kernels(trained, tmp_path, network, postprocessor):
+    """Of random weights, which have texts of all forms, and of a network that was trained on signs."""
+    images, _, _ = trained
+    config = signs.config(tmp_path, images, network=network, scale=(160, 96), postprocessor=postprocessor)
+    is_trained = postprocessor == PAN
+    model, settings = original.train_detection(config, steps=60) if is_trained else original.build(config)
+    original.save(model, tmp_path / "x.pth")
+    lines = []
+    export(config, tmp_path / "x.pth", tmp_path / "x.onnx", progress=lines.append)
+    assert any("corners differ by at most 0.0e+00 pixels" in line for line in lines)
+    assert same_polygons(tmp_path / "x.onnx", model, settings) > 10
+
+
 def test_reading(trained, tmp_path, capsys):
     """What is read is what MMOCR cuts out."""
     from mmocr.utils import bbox2poly, crop_img, poly2bbox
@@ -102,7 +125,7 @@ def test_reading(trained, tmp_path, capsys):
 def test_other_postprocessors_are_refused(trained, tmp_path):
     images, checkpoint, _ = trained
     for postprocessor, message in (
-        ("dict(type='PANPostprocessor')", "must be DBPostprocessor, got PANPostprocessor"),
+        ("dict(type='TextSnakePostprocessor')", "must be one of DBPostprocessor, .*, got TextSnakePostprocessor"),
         ("dict(type='DBPostprocessor', rescale_fields=[])", r"must have rescale_fields=\['polygons'\]"),
     ):
         config = signs.config(tmp_path, images, postprocessor=postprocessor)
