@@ -33,7 +33,7 @@ from mmort.onnx import make_portable
 from mmort.predict import Preprocessing, read_image
 
 LAYERS = ("Conv", "Gemm", "MatMul", "GroupNorm", "LayerNormalization", "Resize", "RoiAlign")
-"""What the names of a network's layers contain; what comes after all of them is post-processing."""
+"""Parts of the names of a network's layers; all that comes after them is post-processing."""
 RUNS = 7
 
 

@@ -49,7 +49,7 @@ def prepare(
     images: Path | None = None,
     vocabulary: Path | None = None,
 ) -> None:
-    """Write what the cells of a detector need: weights, files, an input; what exists is kept.
+    """Write the files that the cells of a detector need: weights, files, an input; existing ones are kept.
 
     Integers are calibrated with some of `images`, or with the input; `vocabulary` is that of a language model.
     """

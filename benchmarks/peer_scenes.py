@@ -149,7 +149,7 @@ def measure(calls: tuple[Callable[[], Any], Callable[[], Any]]) -> tuple[float, 
 
 
 def split_table(page: str) -> tuple[str, str, str]:
-    """Return what stands before the table of the section Speed, the table, and what follows."""
+    """Return the text before the table of the section Speed, the table, and the text after it."""
     begin = page.index("| function |", page.index("\n## Speed\n"))
     end = page.index("\n\n", begin)
     return page[:begin], page[begin:end], page[end:]

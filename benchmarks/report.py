@@ -1,4 +1,4 @@
-"""What the benchmarks measured as a record, and as tables in Markdown."""
+"""Results of the benchmarks as a record, and as tables in Markdown."""
 
 from __future__ import annotations
 

@@ -221,10 +221,14 @@ def _ended_by_sigterm() -> Iterator[None]:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors cannot control the terminal: a shell's pattern may name a file that begins with dashes."""
+    """A parser whose errors are two lines, which the usage of thirty options does not hide.
+
+    They cannot control the terminal, either: a shell's pattern may name a file that begins with dashes.
+    """
 
     def error(self, message: str) -> NoReturn:
-        super().error(terminal.one_line(message))
+        advice = f"{self.prog} --help lists the arguments\n" if " " in self.prog else ""
+        self.exit(2, f"{self.prog}: error: {terminal.one_line(message)}\n{advice}")
 
 
 def _refuse_unknown_command(words: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""What commands that read configs share: overrides whose keys are checked, and detectors of the user's own."""
+"""Arguments of commands that read configs: overrides whose keys are checked, and detectors of the user's own."""
 
 from __future__ import annotations
 

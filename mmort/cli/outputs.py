@@ -1,4 +1,4 @@
-"""What a command writes: its arguments, and checks of the files before work that may take hours."""
+"""Files that a command writes: its arguments, and checks of the paths before work that may take hours."""
 
 from __future__ import annotations
 

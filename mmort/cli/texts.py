@@ -1,4 +1,4 @@
-"""What commands share that run a detector with a language model: ``--texts`` and ``--vocabulary``."""
+"""Arguments of commands that run a detector with a language model: ``--texts`` and ``--vocabulary``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What detectors with a language model look for: names, and the captions that MMDetection makes of them."""
+"""Prompts of detectors with a language model: names, and the captions that MMDetection makes of them."""
 
 from __future__ import annotations
 

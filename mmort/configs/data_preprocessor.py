@@ -19,7 +19,7 @@ _OF_SEGMENTATION, _OF_CLASSIFICATION = "SegDataPreProcessor", "ClsDataPreprocess
 
 @dataclass(frozen=True, kw_only=True)
 class DataPreprocessor:
-    """What a ``data_preprocessor`` does with images.
+    """Settings of a ``data_preprocessor``, for images.
 
     Attributes
     ----------

@@ -111,12 +111,12 @@ class DetectorConfig:
 
     @property
     def custom_hooks(self) -> Any:
-        """What MMDetection does around training and testing, a list of dicts or None."""
+        """The hooks that MMDetection calls around training and testing, a list of dicts or None."""
         return self._config.get("custom_hooks")
 
     @cached_property
     def data_preprocessor(self) -> DataPreprocessor:
-        """What the model of MMDetection 3 does with images itself."""
+        """The preprocessing that is in the model in MMDetection 3."""
         entries = self.data_preprocessor_entries
         scope = self._config.get("default_scope")
         return DataPreprocessor() if entries is None else read_data_preprocessor(entries, scope)
@@ -154,7 +154,7 @@ class DetectorConfig:
 
     @cached_property
     def batch_shapes(self) -> BatchShapes | None:
-        """What MMYOLO's test data set pads images to by their proportions, if its pipeline has the step that does.
+        """The sizes to which MMYOLO's test data set pads images by their proportions, if its pipeline has that step.
 
         Raises
         ------
@@ -170,7 +170,7 @@ class DetectorConfig:
 
     @property
     def test_time_augmentation(self) -> tuple[str, ...]:
-        """What of MMDetection's test-time augmentation a file has not, which detects in one view, at one scale."""
+        """The parts of MMDetection's test-time augmentation that a file lacks: it detects in one view, at one scale."""
         views = []
         if self.batch_shapes is not None and self.batch_shapes.batch_size > 1:
             views.append(
@@ -257,7 +257,7 @@ class DetectorConfig:
 
     @property
     def prompt(self) -> Prompt:
-        """What a detector with a language model looks for in the test data set: its classes.
+        """The classes of the test data set, for which a detector with a language model looks.
 
         Raises
         ------

@@ -85,7 +85,7 @@ class _Nested:
 
 
 def training_only(*names: str) -> dict[str, str]:
-    """Return what `Schema.ignored` has for entries that change nothing but the training."""
+    """Return the part of `Schema.ignored` for entries that change nothing but the training."""
     return dict.fromkeys(names, "training only")
 
 

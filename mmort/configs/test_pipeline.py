@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from mmort.configs.schema import Config, Schema, at_least, only, plain_type, read_entries
 
 COLOR_TYPES = "color", "color_ignore_orientation", "grayscale", "unchanged"
-"""What of a file is read."""
+"""Channels that may be read of a file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +138,7 @@ class PadToWidth(Step):
 
     @property
     def pad(self) -> Pad:
-        """What pads an image of this height."""
+        """The padding of an image of this height."""
         return read_entries("pad_cfg of PadToWidth", Pad, {"type": "Pad", **(self.pad_cfg or {})})
 
 
@@ -268,7 +268,7 @@ class LetterResize(Step):
     ignored: ClassVar = {"clip_object_border": "of annotations", "keep_ratio": "MMYOLO does not read it"}
 
     MINI_PAD: ClassVar = 32
-    """What a side is padded to a multiple of with `use_mini_pad`."""
+    """The number of pixels that divides padded sides with `use_mini_pad`."""
 
     def __post_init__(self) -> None:
         if self.use_mini_pad and any(side % self.MINI_PAD for side in self.size):
@@ -344,7 +344,7 @@ class CenterPad(Step):
 
     @property
     def pad_or(self) -> int:
-        """What the sides are combined with, bit by bit."""
+        """The number that the sides are combined with, bit by bit."""
         assert self.test_pad_mode is not None
         return int(self.test_pad_mode[1])
 

@@ -167,7 +167,7 @@ class TextLimits(Schema):
 
 @dataclass(frozen=True)
 class BertInput:
-    """What BERT takes of a caption.
+    """The input of BERT for a caption.
 
     Attributes
     ----------
@@ -183,7 +183,7 @@ class BertInput:
 
 
 def bert_inputs(prompt: Prompt, tokenizer: Tokenizer, limits: TextLimits, *, closed: bool = True) -> list[BertInput]:
-    """Return what BERT takes of a prompt, for each chunk of its names.
+    """Return the inputs of BERT for a prompt, one for each chunk of its names.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a file of mmort is: its inputs and outputs, its metadata, and what these say of images, masks and words.
+"""The contract of mmort's files: inputs, outputs and metadata, with their meaning for images, masks and words.
 
 `read` reads the contract of a file that ONNX Runtime, onnx or another engine has opened, `write` writes the metadata
 into a model, and `check` compares a model with the table of tasks.  No other package writes a name of an input, an

@@ -10,12 +10,12 @@ from mmort.contract.metadata import Metadata, read_metadata, write_entries
 from mmort.contract.tasks import IMG_SHAPE, INPUT, MASKS, ORI_SHAPE, PROPOSALS, SIZES, TASKS, TEXT_INPUTS, Tensor
 
 ADVICE = "mmort adopt MODEL.onnx --output FILE.onnx lets mmort run detectors of other exporters"
-"""What helps with a file that has other inputs or outputs."""
+"""Advice for a file that has other inputs or outputs."""
 
 
 @dataclass(frozen=True)
 class DetectorContract:
-    """What a detector's file takes, returns and states.
+    """The inputs, outputs and metadata of a detector's file.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What the formats of a file's outputs share: their fields are an entry of the metadata."""
+"""The base of the formats of a file's outputs: their fields are an entry of the metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a detector's output ``masks`` holds, and how MMDetection makes masks of the original image from it."""
+"""The content of a detector's output ``masks``, and how MMDetection makes masks of the original image from it."""
 
 from __future__ import annotations
 

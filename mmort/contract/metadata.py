@@ -1,4 +1,4 @@
-"""What a detector's file states about itself: written by `write_entries`, checked completely when the file is opened.
+"""The metadata of a detector's file: written by `write_entries`, checked completely when the file is opened.
 
 An entry of another type than mmort writes is an error, never a default: it would change detections without a word.
 Sizes are limited by the memory that they imply, as a file of some bytes could ask for any.
@@ -49,7 +49,7 @@ FOR_CLIENTS = (CLASSES, PREPROCESSING, MASKS, SEGMENTATION, POSE, RECOGNITION, T
 
 @dataclass(frozen=True)
 class Metadata:
-    """What a file states; None for what it does not.
+    """The statements of a file; None where it states nothing.
 
     Parameters
     ----------

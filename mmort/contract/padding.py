@@ -98,7 +98,7 @@ class Padding:
     def box_offset(
         self, height: int, width: int, original: tuple[int, int] | None = None
     ) -> tuple[float, float] | None:
-        """Return what boxes have as `offset`; None if the same."""
+        """Return the `offset` of boxes; None if it is the same."""
         if not self.half_pixels:
             return None
         rows, columns = self.shape(height, width, original)

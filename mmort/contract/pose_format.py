@@ -9,7 +9,7 @@ from mmort.contract.format import Format
 from mmort.detections.skeleton import Skeleton
 
 Codec = Literal["simcc", "heatmaps", "dark", "udp", "points"]
-"""What the outputs are: see `PoseFormat`."""
+"""The kinds of outputs: see `PoseFormat`."""
 
 WORDS = {"codec": get_args(Codec)}
 """The values of `PoseFormat`'s fields that are words."""
@@ -73,5 +73,5 @@ class PoseFormat(Format):
 
     @property
     def skeleton(self) -> Skeleton:
-        """What the keypoints are."""
+        """Names, links and colours of the keypoints."""
         return Skeleton(self.names, self.links, self.colours, self.link_colours)

@@ -143,7 +143,8 @@ class Preprocessing:
         The padding before the one with zeros; with `pad_or`, only its value is used.
     resize_backend : {"cv2", "pillow", "torchvision"}, default "cv2"
         Whose results resizing gives: those of OpenCV or Pillow, which MMDetection's configs name, or those of
-        torchvision with antialiasing, as in transformers' image processors.  They differ.
+        torchvision with antialiasing, as in transformers' image processors.  They differ.  With `to_float32`,
+        torchvision interpolates floats from 0 to 1 without antialiasing, bilinearly, as in RF-DETR.
     interpolation : {"bilinear", "bicubic", "area"}, default "bilinear"
         How to resize.  "area", of OpenCV alone, averages the pixels of an image that becomes smaller, as MMYOLO does;
         one that becomes larger is resized bilinearly.
@@ -272,10 +273,12 @@ class Preprocessing:
             raise ValueError(
                 f"preprocessing: resize_backend must be 'cv2' with interpolation 'area', got {self.resize_backend!r}"
             )
-        if self.resize_backend != "cv2" and self.to_float32:
+        if self.resize_backend == "pillow" and self.to_float32:
+            raise ValueError("preprocessing: resize_backend must not be 'pillow', which resizes uint8, with to_float32")
+        if self._unit != 1 and self.interpolation != "bilinear":
             raise ValueError(
-                f"preprocessing: resize_backend must be 'cv2' with to_float32, got {self.resize_backend!r}, which "
-                "resizes uint8"
+                "preprocessing: interpolation must be 'bilinear' with to_float32 and resize_backend 'torchvision', got "
+                f"{self.interpolation!r}"
             )
 
     def _check_crop(self) -> None:
@@ -398,7 +401,7 @@ class Preprocessing:
                 f"preprocessing: edge={self.edge} makes {size[1]} x {size[0]} pixels of {height} x {width}, which is "
                 f"more than the limit, {MAX_RESIZED_PIXELS} pixels or as many as before"
             )
-        pixels: NDArray[Any] = image.astype(np.float32) if self.to_float32 else image
+        pixels: NDArray[Any] = image.astype(np.float32) / self._unit if self.to_float32 else image
         pixels = pixels if self.crop_padding is None else self._middle(pixels, self.crop_padding)
         resized = resize(pixels, *size, self.resize_backend, self.interpolation)
         return self.finish(resized[:, ::-1] if mirrored else resized, (height, width))
@@ -494,7 +497,7 @@ class Preprocessing:
         Parameters
         ----------
         resized : ndarray of uint8 or float32, (h, w, C)
-            Blue, green, red; or the channels that `color_type` says.
+            Blue, green, red; or the channels that `color_type` says.  Floats are from 0 to 1 if torchvision resizes.
         ori_shape : (int, int)
             Height and width of the original image.
         """
@@ -515,7 +518,7 @@ class Preprocessing:
         for channel, plane in enumerate(canvas):
             if padding.value is not None:
                 value = np.broadcast_to(np.asarray(padding.value, np.float32), self.channels)[self._source(channel)]
-                plane[: shape[0], : shape[1]] = self._normalized(value, channel)
+                plane[: shape[0], : shape[1]] = self._normalized(value / self._unit, channel)
             source = resized[:, :, self._source(channel)]
             target = plane[offset[0] : offset[0] + height, offset[1] : offset[1] + width]
             if resized.dtype == np.uint8:  # looked up, which takes a tenth of the time
@@ -573,6 +576,11 @@ class Preprocessing:
             canvas[:, : image.pad_shape[0], : image.pad_shape[1]] = image.input
         return inputs, img_shape
 
+    @property
+    def _unit(self) -> np.float32:
+        """What levels are divided by before they are resized: torchvision's floats are from 0 to 1."""
+        return np.float32(255 if self.to_float32 and self.resize_backend == "torchvision" else 1)
+
     def _source(self, channel: int) -> int:
         """Return the index in blue, green, red of one of the network's channels."""
         return 2 - channel if self.to_rgb else channel
@@ -580,13 +588,14 @@ class Preprocessing:
     @cached_property
     def _levels(self) -> NDArray[np.float32]:
         """The normalized values of the 256 levels of each channel, (C, 256)."""
-        levels = np.arange(256, dtype=np.float32)
+        levels = np.arange(256, dtype=np.float32) / self._unit
         return np.stack([self._normalized(levels, channel) for channel in range(self.channels)])
 
     def _normalized(self, values: NDArray[Any], channel: int) -> NDArray[np.float32]:
-        """Subtract the mean and divide by the standard deviation of a channel."""
+        """Subtract the mean and divide by the standard deviation of a channel, from levels in `_unit`."""
         # mean and std are float32 first, the difference too, and the result is rounded once: MMDetection's bits.
-        mean, std = np.float32(self.mean[channel]), np.float32(self.std[channel])
+        unit = float(self._unit)
+        mean, std = np.float32(self.mean[channel] / unit), np.float32(self.std[channel] / unit)
         difference = values - mean
         factor: np.floating[Any] = 1 / np.float64(std)
         if self.resize_backend == "torchvision":  # torch multiplies by a float32

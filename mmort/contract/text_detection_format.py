@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from mmort.contract.format import Format
 
 Shape = Literal["poly", "quad"]
-"""What stands for a text: its outline, or the smallest rectangle around it, which may be turned."""
+"""The shape of a text: its outline, or the smallest rectangle around it, which may be turned."""
 
 SHAPES: tuple[str, ...] = get_args(Shape)
 

@@ -370,7 +370,7 @@ def _renamed(weights: dict[str, Tensor], module: nn.Module, expected: dict[str, 
 
 
 def _declared(module: nn.Module, *names: str) -> list[Any]:
-    """Return what a module and its submodules declare under `names`, each entry once."""
+    """Return the entries that a module and its submodules declare under `names`, each once."""
     entries = (entry for submodule in module.modules() for name in names for entry in getattr(submodule, name, ()))
     return list(dict.fromkeys(entries))
 

@@ -108,7 +108,7 @@ class Detector(nn.Module):
 
     @property
     def box_settings(self) -> dict[str, bool]:
-        """What the detector adds to the preprocessing of its config: arguments of `Preprocessing.from_config`."""
+        """The detector's own arguments of `Preprocessing.from_config`, beside those of its config."""
         return {"clip_boxes": self.clip_boxes, "inclusive_boxes": self.inclusive_boxes}
 
     @property
@@ -185,7 +185,7 @@ class Detector(nn.Module):
         raise NotImplementedError
 
     def text_encoder(self) -> TextEncoder:
-        """Return what makes the further arguments of `forward` that stand for words.
+        """Return the encoder that makes the further arguments of `forward` that stand for words.
 
         Raises
         ------

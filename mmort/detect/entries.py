@@ -222,7 +222,7 @@ def refusing(name: str) -> Iterator[None]:
 
 
 OF_YOUR_OWN = "one of your own: --import FILE.py registers it; docs/own_detectors.md has an example"
-"""What helps with a type that is not supported."""
+"""Advice for a type that is not supported."""
 
 PARTS = Parts({})
 """All that is registered, by kind; a part of only one family is named in that family's file.

@@ -56,7 +56,7 @@ class TorchNetwork:
 
     @property
     def mask_format(self) -> MaskFormat:
-        """What the detector's masks are."""
+        """The format of the detector's masks."""
         return self.detector.mask_format
 
     def __call__(self, input: NDArray[np.float32], img_shape: NDArray[np.int64]) -> list[NDArray[Any]]:

@@ -1,4 +1,4 @@
-"""What of a config is not supported: all of it at once, where building a detector stops at the first problem.
+"""The unsupported parts of a config, all at once, where building a detector stops at the first problem.
 
 A detector is built without memory for its weights, so that this takes less than a second for any size.
 """

@@ -1,4 +1,4 @@
-"""What a model finds, in numpy: detections, masks, panoptic maps, rotated boxes, classes.  Drawing them needs OpenCV.
+"""Results of models, in numpy: detections, masks, panoptic maps, rotated boxes, classes.  Drawing them needs OpenCV.
 
 `Detections` are those in one image, `Classes` those of a classifier, and a `SegmentationMap` has a class in each pixel.
 What predicts, evaluates, verifies and compares models shares these modules.

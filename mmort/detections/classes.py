@@ -95,7 +95,7 @@ class Classes(Drawable):
         return Classes(self.scores[:count], self.labels[:count], self.names[:count], self.image_size)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what `to_json` writes.
+        """Return the dict that `to_json` writes.
 
         Returns
         -------

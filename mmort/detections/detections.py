@@ -138,7 +138,7 @@ class Detections(Drawable):
 
     @classmethod
     def merge(cls, parts: Sequence[Detections]) -> Detections:
-        """Return what several detectors detected in an image, by descending score; nothing is suppressed.
+        """Return the detections of several detectors in an image, by descending score; nothing is suppressed.
 
         Labels stay as they are, so the detectors should have the same classes.  ``+`` merges two.
 
@@ -150,8 +150,8 @@ class Detections(Drawable):
         Raises
         ------
         ValueError
-            If there are no parts, their image sizes differ, only some have masks, rotated boxes or as many keypoints,
-            or one is a panoptic segmentation, whose segments must not overlap.
+            If there are no parts, their image sizes differ, only some have masks, rotated boxes, as many keypoints or
+            the same skeleton, or one is a panoptic segmentation, whose segments must not overlap.
         TypeError
             If a part is something else.
 
@@ -178,6 +178,7 @@ class Detections(Drawable):
             ("masks", {part.has_masks for part in filled}),
             ("rotated boxes", {part.rotated_boxes is not None for part in filled}),
             ("as many keypoints", {None if part.keypoints is None else part.keypoints.shape[1] for part in filled}),
+            ("the same skeleton", {part.skeleton for part in filled}),
         ):
             if len(kinds) > 1:
                 raise ValueError(f"Detections.merge: all parts must have {name}, or none")
@@ -373,8 +374,8 @@ class Detections(Drawable):
         Returns
         -------
         list of dict
-            ``image_id``, ``category_id``, ``bbox`` (x, y, width, height), ``score``, and ``segmentation`` (run lengths)
-            if the detector makes masks.
+            ``image_id``, ``category_id``, ``bbox`` (x, y, width, height), ``score``, ``keypoints`` (x, y and score of
+            each, in one list) of poses, and ``segmentation`` (run lengths) if the detector makes masks.
 
         Raises
         ------
@@ -396,10 +397,13 @@ class Detections(Drawable):
             category = label if category_ids is None else int(category_ids[label])
             box = [x1, y1, x2 - x1, y2 - y1]
             entries.append({"image_id": image_id, "category_id": category, "bbox": box, "score": score})
+        if self.keypoints is not None:
+            for entry, points in zip(entries, self.keypoints, strict=True):
+                entry["keypoints"] = points.ravel().tolist()
         return self._with_segmentation(entries)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what `to_json` writes.
+        """Return the dict that `to_json` writes.
 
         Returns
         -------

@@ -48,7 +48,7 @@ class Drawable(ABC):
         *,
         scale: float = 1.0,
     ) -> None:
-        """Write what `plot` draws to an image file, whose suffix, such as ``.png``, decides about the format.
+        """Write the drawing of `plot` to an image file, whose suffix, such as ``.png``, decides about the format.
 
         A file that exists is replaced, but never the image itself.
 

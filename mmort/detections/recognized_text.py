@@ -56,7 +56,7 @@ class RecognizedText(Drawable):
         return float(self.character_scores.astype(float).mean()) if len(self.character_scores) else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what `to_json` writes: ``image_size`` (height, width), ``text`` and ``score``."""
+        """Return the dict that `to_json` writes: ``image_size`` (height, width), ``text`` and ``score``."""
         return {"image_size": list(self.image_size), "text": self.text, "score": round(self.score, 6)}
 
     def to_json(self) -> str:

@@ -140,7 +140,7 @@ class SegmentationMap(Drawable):
         return np.array(levels, np.uint8)[self.map]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what `to_json` writes.
+        """Return the dict that `to_json` writes.
 
         Returns
         -------

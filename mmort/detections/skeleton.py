@@ -1,4 +1,4 @@
-"""What the keypoints of a pose are: their names, which of them are linked, and their colours."""
+"""The keypoints of a pose: their names, which of them are linked, and their colours."""
 
 from __future__ import annotations
 

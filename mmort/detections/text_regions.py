@@ -74,7 +74,7 @@ class TextRegions(Drawable):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What was read in each, or "text"."""
+        """The text that was read in each, or "text"."""
         return ("text",) * len(self) if self.texts is None else tuple(text.text for text in self.texts)
 
     @property
@@ -85,16 +85,17 @@ class TextRegions(Drawable):
 
     def above(self, threshold: float) -> TextRegions:
         """Return the texts with a score of at least `threshold`."""
-        return self[[index for index, score in enumerate(self.scores.tolist()) if score >= threshold]]
+        return self[self.scores >= threshold]
 
-    def __getitem__(self, indices: Sequence[int]) -> TextRegions:
+    def __getitem__(self, index: int | slice | NDArray[Any] | Sequence[int]) -> TextRegions:
+        """Return some of the texts, selected as the rows of an array are; an integer selects one."""
+        indices = np.atleast_1d(np.arange(len(self))[index]).tolist()
         texts = None if self.texts is None else tuple(self.texts[index] for index in indices)
         polygons = tuple(self.polygons[index] for index in indices)
-        scores = self.scores[np.asarray(indices, np.int64)]
-        return TextRegions(polygons, scores, self.image_size, self.color_type, texts)
+        return TextRegions(polygons, self.scores[indices], self.image_size, self.color_type, texts)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what `to_json` writes.
+        """Return the dict that `to_json` writes.
 
         Returns
         -------

@@ -275,7 +275,7 @@ _REQUIRED = {
         "bbox": coco_format.is_box,
     },
 }
-"""What each object of an annotation file must have."""
+"""The keys that each object of an annotation file must have, and their checks."""
 
 _OPTIONAL = {
     "images": {"height": coco_format.is_side, "width": coco_format.is_side},

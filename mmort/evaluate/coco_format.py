@@ -128,7 +128,7 @@ _WORDS: dict[Check, str] = {
     is_keypoints: "finite numbers, three for each keypoint",
     is_box: "x, y, width, height: finite numbers, the last two not negative",
 }
-"""What each check requires."""
+"""The requirement of each check, in words."""
 
 
 def categories_of(
@@ -239,7 +239,7 @@ def unknown_ids(path: Path, annotations: Mapping[str, Any], objects: Sequence[Ma
 
 
 def segmentation_problem(segmentation: Any, height: int, width: int) -> str | None:
-    """Return what a segmentation must be, of an image of a height and width; None if it is that."""
+    """Return the rule that a segmentation of an image of this size breaks, or None."""
     if isinstance(segmentation, list):
         limit = MAX_POLYGON_RATIO * max(height, width)
         for polygon in segmentation:

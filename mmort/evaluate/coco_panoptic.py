@@ -38,7 +38,7 @@ _REQUIRED = {
         "segments_info": coco_format.is_list,
     },
 }
-"""What each object of an annotation file must have."""
+"""The keys that each object of an annotation file must have, and their checks."""
 
 _OPTIONAL = {
     "images": {"height": coco_format.is_side, "width": coco_format.is_side},

@@ -136,7 +136,7 @@ class CocoTruth:
         ]
 
     def _decoder(self, rows: NDArray[np.int64]) -> Callable[[int, int], list[NDArray[np.bool_]]] | None:
-        """Return what makes the masks of some objects; None if not all of them have one."""
+        """Return a function that draws the masks of some objects; None if not all of them have one."""
         segmentations = [self.segmentations[row] for row in rows.tolist()]
         if not segmentations or any(segmentation is None for segmentation in segmentations):
             return None

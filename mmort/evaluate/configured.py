@@ -124,13 +124,15 @@ def dataset_of(
             f"evaluate: the config tests on {len(entries)} data sets, so an annotation file or an image directory must "
             "be given in the config, not as an argument"
         )
+    for entry in entries:
+        _require_all_images(entry)
     opens = _open if layout.package is None else _open_package
     datasets = [opens(layout, entry, tuple(classes), replaced) for entry in entries]
     return datasets[0] if len(datasets) == 1 else ConcatenatedDataset(datasets)
 
 
 class _Arguments(NamedTuple):
-    """What replaces the paths of a config, and whether labels count the classes."""
+    """Paths that replace those of a config, and whether labels count the classes."""
 
     annotation_file: _Path | None
     image_dir: _Path | None
@@ -213,14 +215,33 @@ def _open_package(
         return TextRegionDataset(images, annotations)
     if config.package is not None and config.package.module == "mmpretrain":
         listed = replaced.annotation_file or (root.path(entry["ann_file"]) if entry.get("ann_file") else None)
+        if split := _split_of(entry):
+            images = images if prefix.get("img_path") or replaced.image_dir else root.path(split)
+            meta = root.path(f"meta/{split}.txt")
+            listed = meta if listed is None and meta.is_file() else listed
         return ClassificationDataset(images, listed, names or classes or None)
     settings = read_segmentation_entry(entry)
+    if names is None and len(classes) == len(settings.classes) and {*classes} != {*settings.classes}:
+        settings = dataclasses.replace(settings, classes=())  # the model has other words for the same classes
     maps = replaced.annotation_file or root.path(prefix.get("seg_map_path") or "")
     names = names or classes or settings.classes
     if not names:
         raise ValueError("evaluate: neither the file nor the config's data set names the classes of the pixels")
     listed = root.path(entry["ann_file"]) if entry.get("ann_file") else None
     return SegmentationDataset(images, maps, names, listed, settings)
+
+
+def _split_of(entry: Mapping[str, Any]) -> str | None:
+    """Return the part of ImageNet that a data set of MMPretrain states; ValueError if an entry is not supported."""
+    kind, split = plain_type(entry.get("type")), entry.get("split") or None
+    if kind not in ("CustomDataset", "ImageNet"):
+        raise ValueError(f"evaluate: data set {kind} is not supported; supported: CustomDataset, ImageNet")
+    if split not in (None, "train", "val"):
+        raise ValueError(f"evaluate: split of the config's data set must be 'train' or 'val', got {split!r}")
+    for name in ("extensions", "with_label"):
+        if entry.get(name, True) is not True:
+            raise ValueError(f"evaluate: {name} of the config's data set is not supported")
+    return split
 
 
 def _open_poses(config: DetectorConfig, entry: Mapping[str, Any], root: _Root, replaced: _Arguments) -> PoseDataset:
@@ -269,6 +290,17 @@ def _require_paths(entry: Mapping[str, Any]) -> None:
     for name, value in paths.items():
         if value is not None and not isinstance(value, (str, os.PathLike)):
             raise ValueError(f"evaluate: {name} of the config's data set must be a path, got {value!r}")
+
+
+def _require_all_images(entry: Mapping[str, Any]) -> None:
+    """Refuse entries of a data set that leave images, boxes or objects out."""
+    defaults = {"indices": None, "sample_interval": 1, "data_mode": "topdown"}
+    defaults |= {"difficulty": 100, "diff_thr": 100}  # of MMRotate 0 and 1, for DOTA
+    for name, default in defaults.items():
+        if entry.get(name, default) != default:
+            raise ValueError(f"evaluate: {name} of the config's data set must be {default!r}, got {entry[name]!r:.60}")
+    if "bbox_score_thr" in dict_of(entry, "filter_cfg") and entry.get("bbox_file"):
+        raise ValueError("evaluate: filter_cfg with bbox_score_thr, which leaves boxes out, is not supported")
 
 
 class _Root:

@@ -1,4 +1,4 @@
-"""What an evaluation needs of a data set: its images in order, its classes, and figures for detections in them."""
+"""A data set as an evaluation sees it: its images in order, its classes, and figures for detections in them."""
 
 from __future__ import annotations
 

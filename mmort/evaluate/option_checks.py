@@ -1,4 +1,4 @@
-"""What the options of COCO's and VOC's metrics share: configs and command lines give them, so anything may come in."""
+"""Checks of options of COCO's and VOC's metrics, which come from configs and command lines and may be anything."""
 
 from __future__ import annotations
 

@@ -320,6 +320,6 @@ _REQUIRED = {
         "keypoints": coco_format.is_keypoints,
     },
 }
-"""What each object of an annotation file must have."""
+"""The keys that each object of an annotation file must have, and their checks."""
 
 _OPTIONAL = {"annotations": {"area": coco_format.is_area, "iscrowd": coco_format.is_flag}}

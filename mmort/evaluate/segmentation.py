@@ -19,6 +19,7 @@ from mmort.contract.names import as_names
 from mmort.detections.segmentation_map import SegmentationMap
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
 from mmort.evaluate.option_checks import option_values
+from mmort.evaluate.segmentation_types import TYPES
 from mmort.images import read_label_map
 from mmort.tables import lay_out
 
@@ -43,48 +44,6 @@ class SegmentationOptions:
     ignore_index: int = IGNORED
     nan_to_num: float | None = None
     beta: float = 1
-
-
-class _Type(NamedTuple):
-    """What a type of data sets states if a config does not."""
-
-    img_suffix: str = ".jpg"
-    seg_map_suffix: str = ".png"
-    reduce_zero_label: bool = False
-    classes: tuple[str, ...] = ()
-
-
-_CITYSCAPES = (
-    *("road", "sidewalk", "building", "wall", "fence", "pole", "traffic light", "traffic sign", "vegetation"),
-    *("terrain", "sky", "person", "rider", "car", "truck", "bus", "train", "motorcycle", "bicycle"),
-)
-_VOC = (
-    *("background", "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow"),
-    *("diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor"),
-)
-_VESSELS = "background", "vessel"
-
-TYPES: dict[str, _Type] = {
-    "ADE20KDataset": _Type(reduce_zero_label=True),
-    "BDD100KDataset": _Type(classes=_CITYSCAPES),
-    "BaseSegDataset": _Type(),
-    "COCOStuffDataset": _Type(seg_map_suffix="_labelTrainIds.png"),
-    "ChaseDB1Dataset": _Type(".png", "_1stHO.png", classes=_VESSELS),
-    "CityscapesDataset": _Type("_leftImg8bit.png", "_gtFine_labelTrainIds.png", classes=_CITYSCAPES),
-    "DRIVEDataset": _Type(".png", "_manual1.png", classes=_VESSELS),
-    "DarkZurichDataset": _Type("_rgb_anon.png", "_gt_labelTrainIds.png", classes=_CITYSCAPES),
-    "HRFDataset": _Type(".png", ".png", classes=_VESSELS),
-    "ISPRSDataset": _Type(".png", ".png", True),
-    "LoveDADataset": _Type(".png", ".png", True),
-    "NightDrivingDataset": _Type("_leftImg8bit.png", "_gtCoarse_labelTrainIds.png", classes=_CITYSCAPES),
-    "PascalContextDataset": _Type(),
-    "PascalContextDataset59": _Type(reduce_zero_label=True),
-    "PascalVOCDataset": _Type(classes=_VOC),
-    "PotsdamDataset": _Type(".png", ".png", True),
-    "STAREDataset": _Type(".png", ".ah.png", classes=_VESSELS),
-    "iSAIDDataset": _Type(".png", "_instance_color_RGB.png"),
-}
-"""The supported types of data sets, with their defaults."""
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ class TrainedNetwork(Network, Protocol):
 
     @property
     def preprocessing(self) -> Preprocessing | None:
-        """What makes its input."""
+        """How an image becomes its input."""
         ...
 
 
@@ -131,7 +131,7 @@ class TestOptions:
 
 @dataclass(frozen=True)
 class TestResult:
-    """What `test` measured and wrote; as text, the tables and figures.
+    """The figures of `test`, and the files that it wrote; as text, tables and figures.
 
     Attributes
     ----------
@@ -209,6 +209,9 @@ def test(
     of_metrics, submission = _metric_options(dataset, config, options)
     if options.report is not None:
         _require_objects(dataset)
+    for name in ("classes", "tta"):
+        if getattr(options, name) and dataset.task is not DETECTION:
+            raise ValueError(f"test: {name} is for detections, got a data set for {dataset.task.name}")
     if options.tta and (config is None or isinstance(model, Ray)):
         raise ValueError("test: tta needs a config, which has the views, and runs on this machine")
     views = None
@@ -226,6 +229,8 @@ def test(
     batch_size = batch_size_of(config or {}) if options.batch_size is None else options.batch_size
     run: Predict
     if isinstance(dataset, PoseDataset):
+        if isinstance(model, Ray):
+            raise ValueError("test: poses are found on this machine, got a network on Ray")
         run = partial(dataset.predict, PosePredictor(network, preprocessing=_preprocessing(network, config)))
     else:
         predictor = Predictor(
@@ -290,6 +295,8 @@ def score_results(
     options = TestOptions() if options is None else options
     if options.tta:
         raise ValueError("test: tta needs a detector")
+    if dataset.task is not DETECTION:
+        raise ValueError(f"test: saved results are those of detections, got a data set for {dataset.task.name}")
     if "PQ" in options.metrics:
         raise ValueError("test: PQ needs a detector: segments are not read from saved results")
     of_metrics, submission = _metric_options(dataset, config, options)
@@ -391,7 +398,7 @@ def _submission(dataset: Dataset, options: dict[str, Any], *, force: bool) -> tu
 
 
 def _box_settings(network: TrainedNetwork) -> dict[str, bool]:
-    """Return what a network says of its boxes, which no config does."""
+    """Return the settings of boxes that a network has and no config states."""
     return {} if network.preprocessing is None else network.preprocessing.box_settings
 
 

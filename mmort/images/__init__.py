@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from mmort._files.inputs import read_bytes
 from mmort._files.outputs import write_output
-from mmort.images.resampling import Interpolation, resize_as_torch
+from mmort.images.resampling import Interpolation, interpolate_as_torch, resize_as_torch
 from mmort.images.sizes import Demand, demand
 from mmort.limits import MAX_DECODING_BYTES, MAX_DECODING_RATIO, MAX_IMAGE_BYTES
 
@@ -30,7 +30,7 @@ Image = NDArray[np.uint8]
 """[H, W, 3]; blue, green, red."""
 
 ColorType = Literal["color", "color_ignore_orientation", "grayscale", "unchanged"]
-"""What of a file is read, by MMDetection's names: three channels, one, or all that it has, in their own type."""
+"""Channels that are read of a file, by MMDetection's names: three, one, or all, in their own type."""
 
 IN_COLOR: tuple[ColorType, ...] = ("color", "color_ignore_orientation")
 """Those of three channels; the second, of MMOCR, does not turn an image upright as its EXIF data asks for."""
@@ -355,6 +355,8 @@ def resize(
     """
     if image.shape[:2] == (height, width):
         return image
+    if backend == "torchvision" and image.dtype == np.float32:
+        return interpolate_as_torch(image, width, height)
     if backend == "torchvision":
         return resize_as_torch(image, width, height, interpolation)
     if backend == "pillow":

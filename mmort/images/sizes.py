@@ -40,7 +40,7 @@ class Format:
 
 @dataclass(frozen=True)
 class Demand:
-    """What an image file asks for.
+    """The sizes that an image file states, for which decoders allocate memory.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Demand:
 
 
 def demand(data: bytes) -> Demand | None:
-    """Return what an image file asks for; None if its format is not known here.
+    """Return the sizes that an image file states; None if its format is not known here.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def _tiff_tags(data: bytes | mmap.mmap) -> dict[int, int]:
 
 
 class TiffColours(NamedTuple):
-    """What a TIFF file states about its pixels."""
+    """The statements of a TIFF file about its pixels."""
 
     orientation: int
     """1 if its first row is the upper one, and its first column the left one."""
@@ -142,7 +142,7 @@ class TiffColours(NamedTuple):
 
 
 def tiff_colours(path: str | os.PathLike[str]) -> TiffColours:
-    """Return what a TIFF file of any size states about its pixels.
+    """Return the statements of a TIFF file of any size about its pixels.
 
     Raises
     ------

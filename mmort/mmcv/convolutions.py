@@ -225,7 +225,7 @@ def masked_im2col_forward(
     pad_h: int,
     pad_w: int,
 ) -> None:
-    """Write what the kernel reads at each position of the mask into a column of `col`."""
+    """Write the values that the kernel reads at each position of the mask into a column of `col`."""
     padded = functional.pad(im[0], (pad_w, kernel_w, pad_h, kernel_h))  # a kernel may start at the last pixel
     rows = mask_h_idx + torch.arange(kernel_h)[:, None, None]
     columns = mask_w_idx + torch.arange(kernel_w)[:, None]

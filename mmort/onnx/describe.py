@@ -1,4 +1,4 @@
-"""What an ONNX file takes, gives and needs: inputs, outputs, operators, opsets, metadata, and who can run it."""
+"""A description of an ONNX file: inputs, outputs, operators, opsets, metadata, and who can run it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a file computes at a size, and which operators take the time: read from ONNX Runtime's own profile.
+"""The work of a file at a size, and the operators that take the time: read from ONNX Runtime's own profile.
 
 The profile has the shapes of all tensors of the nodes that ran, also inside loops and at sizes that only a run knows,
 so that no shapes need to be inferred.

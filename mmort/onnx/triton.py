@@ -42,7 +42,7 @@ def write_triton_repository(
     *,
     force: bool = False,
 ) -> Path:
-    """Write what Triton's ONNX Runtime backend needs to serve a model.
+    """Write the folder from which Triton's ONNX Runtime backend serves a model.
 
     Inputs that may be left out become required, so that all requests of a batch have the same inputs.  Requests are
     batched if the file is one that `Predictor` opens, and takes any number of images.  The library is copied and named

@@ -37,7 +37,7 @@ from mmort.predict.fixed_size import mismatch
 _OF_DETECTORS = ("texts", "open_vocabulary", "vocabulary", "skip_postprocess", "paste_masks", "show")
 """Options that have no meaning here."""
 
-_ADAPTERS: dict[str, Callable[[Original], Adapter]] = {
+ADAPTERS: dict[str, Callable[[Original], Adapter]] = {
     "mmpretrain": Classification,
     "mmseg": Segmentation,
     "mmpose": Pose,
@@ -99,7 +99,7 @@ def _prepared(
     if checkpoint is not None:
         steps.begin(f"loading {os.fspath(checkpoint)} into {original.family}")
         original = load(original, checkpoint)
-    adapter = _ADAPTERS[package.module](original)
+    adapter = ADAPTERS[package.module](original)
     metadata = contract.Metadata(
         **{"classes": original.classes or None, **adapter.metadata()},
         task=adapter.task.name,
@@ -110,7 +110,7 @@ def _prepared(
     if metadata.classes is None and checkpoint is not None and adapter.task is not TEXT_RECOGNITION:
         steps.progress("note: neither checkpoint nor config names classes, so that results have numbers for names")
     height = preprocessing.line.height if preprocessing.line else None
-    inputs = Inputs(preprocessing, image, _size(adapter, metadata, options), height)
+    inputs = Inputs(adapter, preprocessing, image, _size(adapter, metadata, options), height)
     return _Export(adapter, metadata, inputs, options, steps)
 
 
@@ -164,7 +164,7 @@ class _Export:
 
     def check(self, output_file: Path) -> None:
         """Trace the original, and write nothing."""
-        with self._draft(output_file, self.inputs.checks(self.adapter)) as draft:
+        with self._draft(output_file, self.inputs.checks()) as draft:
             self._trace(draft)
 
     def _draft(self, output_file: Path, checks: list[tuple[Tensor]]) -> Draft:
@@ -184,7 +184,7 @@ class _Export:
 
     def write(self, output_file: Path, image: Image) -> Report:
         """Write the file, if it passes all comparisons."""
-        checks = self.inputs.checks(self.adapter)
+        checks = self.inputs.checks()
         with self._draft(output_file, checks) as draft:
             self._trace(draft)
             self._finish(draft)

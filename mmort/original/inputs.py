@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -18,6 +19,8 @@ EXAMPLE = 160, 224
 CHECKS = (1, 128, 256), (3, 192, 96)
 UNALIGNED = 1, 131, 197
 """Heights and widths, with the number of images; the last is no multiple of any stride, and some networks refuse it."""
+FACTORS = range(1, 9)
+"""How much larger inputs may be, for a network that cannot run with these: LR-ASPP pools over 49 x 49 features."""
 
 
 class Inputs:
@@ -25,6 +28,7 @@ class Inputs:
 
     Parameters
     ----------
+    adapter : Adapter
     preprocessing : Preprocessing
     image : Image
     size : (int, int) or None
@@ -34,9 +38,15 @@ class Inputs:
     """
 
     def __init__(
-        self, preprocessing: Preprocessing, image: Image, size: tuple[int, int] | None, height: int | None = None
+        self,
+        adapter: Adapter,
+        preprocessing: Preprocessing,
+        image: Image,
+        size: tuple[int, int] | None,
+        height: int | None = None,
     ) -> None:
-        self.preprocessing, self.image, self.size, self.height = preprocessing, image, size, height
+        self.adapter, self.preprocessing, self.image = adapter, preprocessing, image
+        self.size, self.height = size, height
 
     def __call__(self, batch: int, height: int, width: int) -> tuple[Tensor]:
         """Return a batch of one size: the image, its mirror image, upside down, and again.
@@ -64,17 +74,31 @@ class Inputs:
         sides = {3: "width"} if self.height is not None else {2: "height", 3: "width"}
         return {INPUT.name: {0: "batch"} | (sides if self.size is None else {})}
 
+    @cached_property
+    def factor(self) -> int:
+        """The smallest factor of the usual sizes with which the original runs; 1 if it never does."""
+        batch, height, width = CHECKS[-1]
+        for factor in FACTORS:
+            if self._runs(self(batch, factor * height, factor * width)):
+                return factor
+        return 1
+
+    def _runs(self, input: tuple[Tensor]) -> bool:
+        """Return whether the original takes an input."""
+        with contextlib.suppress(Exception), torch.no_grad():
+            self.adapter(*input)
+            return True
+        return False
+
     def example(self) -> tuple[Tensor]:
         """Return the input to trace with."""
-        return self(2, *(self.size or EXAMPLE))
+        height, width = self.size or (self.factor * side for side in EXAMPLE)
+        return self(2, height, width)
 
-    def checks(self, adapter: Adapter) -> list[tuple[Tensor]]:
+    def checks(self) -> list[tuple[Tensor]]:
         """Return the inputs to prove with."""
         if self.size is not None:
             return [self(1, *self.size), self(3, *self.size)]
-        inputs = [self(*check) for check in CHECKS]
-        unaligned = self(*UNALIGNED)
-        with contextlib.suppress(Exception), torch.no_grad():  # where the original fails, the file may, too
-            adapter(*unaligned)
-            inputs.append(unaligned)
-        return inputs
+        sizes = [(batch, self.factor * height, self.factor * width) for batch, height, width in (*CHECKS, UNALIGNED)]
+        inputs = [self(*size) for size in sizes]
+        return inputs if self._runs(inputs[-1]) else inputs[:-1]  # where the original fails, the file may, too

@@ -162,8 +162,11 @@ def _keypoints_of(original: Original) -> dict[str, Any]:
     import_package(original.package)
     parse = importlib.import_module("mmpose.datasets.datasets.utils").parse_pose_metainfo
     layout = DetectorConfig(original.config)
-    stated = layout.outer_test_data_set.get("metainfo") or layout.test_data_sets[0].get("metainfo")
-    info = stated or getattr(original.dataset_type, "METAINFO", None)
+    data_set, kind = layout.test_data_sets[0], original.dataset_type
+    stated = layout.outer_test_data_set.get("metainfo") or data_set.get("metainfo")
+    if not stated and kind is not None and "subset" in data_set:
+        kind(subset=data_set["subset"], lazy_init=True)  # DeepFashionDataset: it sets METAINFO, and reads no file
+    info = stated or getattr(kind, "METAINFO", None)
     if not isinstance(info, Mapping) or not info:
         raise ValueError("export: the config's test data set must state its keypoints, in metainfo or by its type")
     if "from_file" in info:

@@ -37,7 +37,7 @@ Seconds: TypeAlias = dict[str, float]
 
 @dataclass(frozen=True)
 class Timing:
-    """What a detector took.
+    """Times and memory of a detector.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What detectors took, by turns; prints as a table.
+    """Times and memory of detectors that ran by turns; prints as a table.
 
     Attributes
     ----------

@@ -15,7 +15,7 @@ from mmort.detections.classes import Classes
 
 @dataclass(frozen=True)
 class ClassPostprocessing:
-    """What is done with an image's row of a classifier's scores.
+    """Postprocessing of an image's row of a classifier's scores.
 
     Parameters
     ----------

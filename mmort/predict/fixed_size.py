@@ -42,7 +42,7 @@ def fit(
 
 
 def mismatch(preprocessing: Preprocessing, height: int, width: int) -> str | None:
-    """Return what happens to images in a file that takes inputs of one size only; None if all of them have it.
+    """Return how images are changed for a file that takes inputs of one size only; None if all of them have it.
 
     Examples
     --------
@@ -73,6 +73,6 @@ def mismatch(preprocessing: Preprocessing, height: int, width: int) -> str | Non
 
 
 def effect(pixels: float) -> str:
-    """Return what padding to this multiple of an input's pixels does."""
+    """Return the effect of padding to this multiple of an input's pixels."""
     time = f" and takes {pixels:.{0 if pixels >= 10 else 1}f} times as long" if pixels >= MIN_COST else ""
     return f"changes what is detected{time}"

@@ -69,7 +69,7 @@ class Crop:
         return cls((box[2:] + box[:2]) * np.float32(0.5), np.array(sides, np.float32), size)
 
     def matrix(self, *, aligned: bool) -> NDArray[Any]:
-        """Return what maps the image to the input, (2, 3), in the arithmetic of MMPose, on which pixels depend."""
+        """Return the matrix (2, 3) that maps the image to the input, in MMPose's arithmetic, on which pixels depend."""
         (x, y), (width, height) = self.centre, self.sides
         if aligned:
             right, down = (self.size[0] - 1) / width, (self.size[1] - 1) / height
@@ -149,6 +149,9 @@ class PosePredictor(Predictor):
         format = network.contract.metadata.pose
         if format is None or self.preprocessing.size is None:
             raise ValueError(f"PosePredictor: {network.path} does not state how it becomes keypoints")
+        for name, default in (("color_type", "color"), ("to_float32", False)):
+            if (value := getattr(self.preprocessing, name)) != default:
+                raise ValueError(f"PosePredictor: preprocessing must have {name}={default!r}, got {value!r}")
         self.format: PoseFormat = format
         self.size: tuple[int, int] = self.preprocessing.size
         if isinstance(detector, (str, os.PathLike)):

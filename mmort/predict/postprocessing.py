@@ -20,7 +20,7 @@ from mmort.detections.panoptic import INSTANCE_OFFSET, PanopticFormat, PanopticM
 
 @dataclass(frozen=True)
 class Postprocessing:
-    """What is done with an image's rows of a detector's outputs; call it with them.
+    """Postprocessing of an image's rows of a detector's outputs; call it with them.
 
     Parameters
     ----------

@@ -66,7 +66,7 @@ class PredictOptions:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of an image, or of a frame of a video.
+    """The result for an image, or for a frame of a video.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class PredictResult:
-    """What `predict` did.
+    """The work that `predict` has done.
 
     Attributes
     ----------

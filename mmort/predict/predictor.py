@@ -443,7 +443,7 @@ class Predictor:
     def detections_of(
         self, images: Sequence[Prepared], input: NDArray[np.float32], outputs: Sequence[NDArray[Any]]
     ) -> list[Result]:
-        """Return what the network's outputs for `input` say of the images in it: the last stage of `run`.
+        """Return the results for the images in `input` from the network's outputs: the last stage of `run`.
 
         Raises
         ------

@@ -18,7 +18,7 @@ from mmort.detections.recognized_text import RecognizedText
 
 @dataclass(frozen=True)
 class TextPostprocessing:
-    """What is done with an image's row of a text recognition's output.
+    """Postprocessing of an image's row of a text recognition's output.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ from mmort.predict.classification import names_of
 
 @dataclass(frozen=True)
 class SegmentationPostprocessing:
-    """What is done with an image's row of a segmentation's logits.
+    """Postprocessing of an image's row of a segmentation's logits.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ def clipper() -> ModuleType:
 
 @dataclass(frozen=True)
 class TextDetectionPostprocessing:
-    """What is done with an image's row of a text detection's output.
+    """Postprocessing of an image's row of a text detection's output.
 
     Parameters
     ----------

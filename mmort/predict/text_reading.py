@@ -93,7 +93,7 @@ class TextReader(Predictor):
         return _Photo(pixels, self.preprocessing(pixels))
 
     def _read(self, pixels: Image, boxes: NDArray[np.float32]) -> Iterator[Any]:
-        """Yield what is in each box; nothing where a box has no pixels inside the image."""
+        """Yield the text in each box; an empty one where a box has no pixels inside the image."""
         crops = [crop_of(pixels, box) for box in boxes.astype(np.float64)]
         for start in range(0, len(crops), BATCH):
             chunk = crops[start : start + BATCH]

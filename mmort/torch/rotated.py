@@ -1,4 +1,4 @@
-"""What detectors of rotated boxes need besides suppression and pooling, with the names and arguments of ``mmcv.ops``.
+"""Further functions for rotated boxes, besides suppression and pooling, with the names and arguments of ``mmcv.ops``.
 
 All of it is made of torch's own functions and `roi_align_rotated`: it has torch's gradients, and exports to standard
 ONNX operators.

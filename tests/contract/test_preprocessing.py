@@ -478,7 +478,7 @@ def test_resizing_with_pillow(monkeypatch):
         results[backend] = settings(image).input[:, 0].tolist()
     assert results["cv2"] == [[0, 60]] * 3
     assert results["pillow"] == [[0, np.rint(120 * 0.75 / (0.25 + 0.75 + 0.75))]] * 3
-    with pytest.raises(ValueError, match="resize_backend must be 'cv2' with to_float32"):
+    with pytest.raises(ValueError, match="resize_backend must not be 'pillow', which resizes uint8, with to_float32"):
         replace(settings, to_float32=True)
     monkeypatch.setitem(sys.modules, "PIL", None)
     assert settings(image[:1, :2]).input.shape == (3, 1, 2)

@@ -1,11 +1,14 @@
 """Data sets and options are found in configs of MMDetection 2 and 3, and their paths can be replaced."""
 
 import contextlib
+import itertools
 import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from mmort.configs import class_names
 from mmort.evaluate import (
@@ -268,3 +271,70 @@ def test_entries_of_other_types(entries, message):
     entry = {"type": "CocoDataset", "ann_file": "a.json", "data_prefix": {"img": "x"}, **entries}
     with pytest.raises(ValueError, match=f"^evaluate: {message}"):
         dataset_of({"test_dataloader": {"dataset": entry}})
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"indices": 3}, "indices of the config's data set must be None, got 3"),
+        ({"sample_interval": 2}, "sample_interval of the config's data set must be 1, got 2"),
+        ({"data_mode": "bottomup"}, "data_mode of the config's data set must be 'topdown', got 'bottomup'"),
+        ({"diff_thr": 0}, "diff_thr of the config's data set must be 100, got 0"),
+        ({"difficulty": 1}, "difficulty of the config's data set must be 100, got 1"),
+        ({"bbox_file": "x", "filter_cfg": {"bbox_score_thr": 0.5}}, "filter_cfg with bbox_score_thr"),
+    ],
+)
+def test_entries_that_leave_images_or_boxes_out(root, entries, message):
+    with pytest.raises(ValueError, match=f"^evaluate: {message}"):
+        dataset_of(three(root, **entries))
+    assert dataset_of(three(root, filter_cfg={"filter_empty_gt": True}, indices=None)).category_ids == [5, 6]
+
+
+@pytest.mark.parametrize(
+    ("names", "classes", "truth"),
+    [
+        (("floor", "building"), (), [255, 255, 1, 255, 0]),
+        (None, ("floor", "building"), [255, 255, 1, 255, 0]),
+        (None, (), [255, 0, 1, 2, 3]),
+        (None, tuple(map(str, range(150))), [255, 0, 1, 2, 3]),
+    ],
+    ids=["of the config", "of the model", "of the type", "other words"],
+)
+def test_some_classes_of_maps(tmp_path, names, classes, truth):
+    """Labels of ADE20K's maps stay ADE20K's where a model has only some of its classes."""
+    for name, suffix, pixels in (("img", "jpg", np.zeros((1, 5, 3), np.uint8)), ("maps", "png", np.arange(5)[None])):
+        (tmp_path / name).mkdir()
+        Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / name / f"a.{suffix}")
+    entry = {"type": "ADE20KDataset", "data_root": str(tmp_path)}
+    entry |= {"data_prefix": {"img_path": "img", "seg_map_path": "maps"}, "metainfo": names and {"classes": names}}
+    dataset = dataset_of({"default_scope": "mmseg", "test_dataloader": {"dataset": entry}}, classes=classes)
+    assert dataset.truth(0)[0].tolist() == truth
+
+
+def classification(root, **entries):
+    """Return the data set of a config of MMPretrain with two parts of ImageNet."""
+    for part, name in itertools.product(("train", "val"), "ab"):
+        (root / part / name).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.zeros((4, 4, 3), np.uint8)).save(root / part / name / f"{part}.png")
+    entry = {"type": "ImageNet", "data_root": str(root), **entries}
+    dataset = dataset_of({"default_scope": "mmpretrain", "test_dataloader": {"dataset": entry}}, classes=("x", "y"))
+    paths = [image.path.relative_to(root).as_posix() for image in dataset.images]
+    return list(zip(paths, dataset.labels, strict=True))
+
+
+def test_parts_of_imagenet(tmp_path):
+    assert classification(tmp_path, split="val") == [("val/a/val.png", 0), ("val/b/val.png", 1)]
+    assert classification(tmp_path, data_prefix="train") == [("train/a/train.png", 0), ("train/b/train.png", 1)]
+    (tmp_path / "meta").mkdir()
+    (tmp_path / "meta/val.txt").write_text("b/val.png 1\n")
+    assert classification(tmp_path, split="val") == [("val/b/val.png", 1)]
+    (tmp_path / "meta/other.txt").write_text("b/train.png 0\n")
+    assert classification(tmp_path, split="train", ann_file="meta/other.txt") == [("train/b/train.png", 0)]
+    for entries, message in (
+        ({"split": "test"}, "split of the config's data set must be 'train' or 'val', got 'test'"),
+        ({"type": "MultiLabelDataset"}, "data set MultiLabelDataset is not supported; supported: CustomDataset"),
+        ({"extensions": [".jpg"]}, "extensions of the config's data set is not supported"),
+        ({"with_label": False}, "with_label of the config's data set is not supported"),
+    ):
+        with pytest.raises(ValueError, match=f"^evaluate: {message}"):
+            classification(tmp_path, **entries)

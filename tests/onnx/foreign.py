@@ -88,6 +88,6 @@ def detect(path, image=None):
 def assert_detects(detections, boxes, scores, labels):
     """Check detections against rows in any order."""
     order = np.argsort(-np.asarray(scores), kind="stable")
-    np.testing.assert_allclose(detections.scores, np.asarray(scores)[order], rtol=1e-5)
+    np.testing.assert_allclose(detections.scores, np.asarray(scores)[order], rtol=1e-5, atol=1e-7)
     np.testing.assert_array_equal(detections.labels, np.asarray(labels)[order])
     np.testing.assert_allclose(detections.boxes, np.asarray(boxes)[order], rtol=1e-4, atol=1e-3)

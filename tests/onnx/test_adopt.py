@@ -341,7 +341,9 @@ def test_interpolation_of_transformers(tmp_path, kind, resample, expected):
 def test_outputs_with_the_names_of_mmort(tmp_path):
     boxes, logits = RNG.uniform(0.2, 0.5, (10, 4)), RNG.normal(0, 2, (10, 4))
     path = write(tmp_path / "rfdetr.onnx", {"dets": boxes, "labels": logits})
-    mmort.onnx.adopt(path, tmp_path / "a.onnx")
+    prepare = mmort.onnx.adopt(path, tmp_path / "a.onnx").layout.prepare
+    assert prepare.resize_backend == "torchvision"
+    assert prepare.to_float32
     probabilities = (1 / (1 + np.exp(-logits))).ravel()
     order = np.argsort(-probabilities)[:10]
     pixels = corners(boxes) * [WIDTH, HEIGHT, WIDTH, HEIGHT]
@@ -600,6 +602,31 @@ def test_resizing_with_torchvision(interpolation):
             pixels = torch.from_numpy(image.astype(np.uint8).transpose(2, 0, 1)[None].copy())
             expected = functional.interpolate(pixels, (rows, columns), mode=interpolation, antialias=True)
             np.testing.assert_array_equal(settings(image.astype(np.uint8)).input, expected[0].numpy())
+
+
+@pytest.mark.parametrize("std", [(58.395, 57.12, 57.375), (255.0,) * 3])
+def test_interpolation_of_floats_with_torchvision(std):
+    """Equal to what torch makes of levels from 0 to 1, as RF-DETR's package prepares images."""
+    rng = np.random.default_rng(2)
+    settings = {"mean": (123.675, 116.28, 103.53), "std": std, "divide": True, "to_rgb": True, "keep_ratio": False}
+    mean, scale = (torch.tensor(settings[name], dtype=torch.float64).div(255).float() for name in ("mean", "std"))
+    for height, width, rows, columns in [
+        (37, 53, 20, 90),
+        (200, 31, 7, 3),
+        (1, 9, 50, 9),
+        (9, 9, 9, 9),
+        (300, 451, 96, 96),
+    ]:
+        image = rng.integers(0, 256, (height, width, 3), np.uint8)
+        prepare = Preprocessing(size=(columns, rows), resize_backend="torchvision", to_float32=True, **settings)
+        pixels = torch.from_numpy(image[..., ::-1].transpose(2, 0, 1)[None].copy()).float().div(255)
+        resized = functional.interpolate(pixels, (rows, columns), mode="bilinear", antialias=False)
+        expected = resized.sub(mean[:, None, None]).div(scale[:, None, None])[0].numpy()
+        if "AVX" in torch.backends.cpu.get_cpu_capability():
+            np.testing.assert_array_equal(prepare(image).input, expected)
+        np.testing.assert_allclose(prepare(image).input, expected, atol=2e-6)
+    with pytest.raises(ValueError, match=r"interpolation must be 'bilinear' with to_float32 and .*'torchvision'"):
+        Preprocessing(resize_backend="torchvision", to_float32=True, interpolation="bicubic")
 
 
 def test_a_factor_after_resizing_with_torchvision_is_a_float32():

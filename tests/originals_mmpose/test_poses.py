@@ -134,6 +134,24 @@ def test_data_sets_that_hold_others(figures, tmp_path):
     assert PosePredictor(tmp_path / "x.onnx").format.names == strokes.NAMES
 
 
+def test_a_data_set_whose_keypoints_depend_on_its_subset(figures, tmp_path):
+    """DeepFashionDataset has those of the subset that was made last, in whichever config."""
+    path = strokes.config(tmp_path, "RTMPose", figures)
+    text = path.read_text().replace("out_channels=5", "out_channels=6").replace('"CocoDataset"', '"DeepFashionDataset"')
+    before, _, after = text.partition("metainfo=")
+    path.write_text(f"{before}subset='upper',{after[after.index(chr(10)) :]}")
+    model, settings = original.build(path)
+    original.save(model, tmp_path / "x.pth")
+    data_set = original.registry.DATASETS.get("DeepFashionDataset")
+    data_set(subset="lower", lazy_init=True)
+    export(path, tmp_path / "x.pth", tmp_path / "x.onnx", progress=lambda line: None)
+    settings.test_dataloader.dataset.lazy_init = True
+    expected = original.dataset_of(settings).metainfo
+    format = PosePredictor(tmp_path / "x.onnx").format
+    assert format.names == tuple(expected["keypoint_id2name"].values())
+    assert format.sigmas == pytest.approx(tuple(expected["sigmas"]))
+
+
 def test_what_the_original_reads_of_images(figures, tmp_path, monkeypatch):
     """A head that asks for the box's size has no file, as that would be a constant."""
     path = strokes.config(tmp_path, "RTMPose", figures)

@@ -12,7 +12,9 @@ from mmengine.registry import init_default_scope
 
 from mmort import Predictor
 from mmort.cli import main
+from mmort.configs import read_config
 from mmort.configs.packages import PACKAGES
+from mmort.evaluate import dataset_of
 from mmort.original import export
 from mmort.original.packages import import_package
 from mmort.predict import Classes
@@ -159,3 +161,19 @@ def test_networks(images, tmp_path, network):
         (expected,) = model.eval().test_step(pseudo_collate([dataset[5]]))
     result = Predictor(tmp_path / "x.onnx")(dataset.get_data_info(5)["img_path"])
     np.testing.assert_allclose(result.by_label, expected.pred_score.numpy(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("has_list", [False, True])
+def test_a_part_of_imagenet(images, tmp_path, has_list):
+    """The images and labels of a data set with ``split`` are MMPretrain's."""
+    (tmp_path / "val").symlink_to(images / "images")
+    if has_list:
+        (tmp_path / "meta").mkdir()
+        name = next((images / "images").rglob("*.png")).relative_to(images / "images")
+        (tmp_path / "meta/val.txt").write_text(f"{name} 2\n")
+    entry = {"type": "ImageNet", "data_root": str(tmp_path), "split": "val", "pipeline": []}
+    entry["metainfo"] = {"classes": CLASSES}
+    (tmp_path / "config.py").write_text(f"default_scope = 'mmpretrain'\ntest_dataloader = dict(dataset={entry!r})")
+    dataset = dataset_of(read_config(tmp_path / "config.py"), classes=CLASSES)
+    expected = [(data["img_path"], data["gt_label"]) for data in registry.DATASETS.build(entry).load_data_list()]
+    assert [(str(image.path), label) for image, label in zip(dataset.images, dataset.labels, strict=True)] == expected

@@ -26,7 +26,7 @@ model = dict(
 )
 test_pipeline = [
     dict(type="LoadImageFromFile"),
-    dict(type="Resize", scale=(96, 80), keep_ratio=True),
+    {resize},
     dict(type="LoadAnnotations", reduce_zero_label={reduce_zero_label}),
     dict(type="PackSegInputs"),
 ]
@@ -46,6 +46,7 @@ test_dataloader = dict(
 test_evaluator = dict(type="IoUMetric", iou_metrics=["mIoU", "mDice", "mFscore"])
 """
 
+RESIZE = "dict(type='Resize', scale=(96, 80), keep_ratio=True)"
 RESNET = """dict(
     type="ResNetV1c", depth=18, base_channels=8, stem_channels=8, num_stages=4, out_indices=(0, 1, 2, 3),
     dilations=(1, 1, 2, 4), strides=(1, 1, 1, 1), norm_cfg=norm_cfg, norm_eval=False, style="pytorch",
@@ -74,6 +75,11 @@ NETWORKS = {
         "dict(type='SegformerHead', in_channels=[8, 16, 32, 64], in_index=[0, 1, 2, 3], channels=16, num_classes=4, "
         f"{HEAD})",
     ),
+    "LR-ASPP": (
+        RESNET,
+        "dict(type='LRASPPHead', in_channels=(8, 16, 64), in_index=(0, 1, 3), channels=8, branch_channels=(4, 4), "
+        f"input_transform='multiple_select', act_cfg=dict(type='ReLU'), num_classes=4, {HEAD})",
+    ),
 }
 """Backbone and head of small networks."""
 
@@ -100,7 +106,9 @@ def write(folder, count, seed, *, reduce_zero_label=False):
         cv2.imwrite(str(folder / "maps" / f"{index:03}.png"), labels + np.uint8(reduce_zero_label))
 
 
-def config(folder, network, *, root, test_cfg="dict(mode='whole')", padding="None", reduce_zero_label=False):
+def config(
+    folder, network, *, root, test_cfg="dict(mode='whole')", padding="None", reduce_zero_label=False, resize=RESIZE
+):
     """Write the config of a network, and return its path."""
     backbone, head = NETWORKS[network]
     auxiliary = "None"
@@ -114,6 +122,7 @@ def config(folder, network, *, root, test_cfg="dict(mode='whole')", padding="Non
             auxiliary=auxiliary,
             test_cfg=test_cfg,
             padding=padding,
+            resize=resize,
             reduce_zero_label=reduce_zero_label,
             root=str(root),
             classes=CLASSES,

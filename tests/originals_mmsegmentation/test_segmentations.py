@@ -7,6 +7,9 @@ import pytest
 
 from mmort import Predictor
 from mmort.cli import main
+from mmort.configs import read_config
+from mmort.evaluate import dataset_of
+from mmort.evaluate.segmentation_types import TYPES
 from mmort.original import export
 from mmort.predict import SegmentationMap
 from tests.originals_mmsegmentation import digits, original
@@ -14,6 +17,10 @@ from tests.originals_mmsegmentation import digits, original
 pytestmark = pytest.mark.filterwarnings("ignore")  # of MMSegmentation and what it imports
 
 SLIDE = "dict(mode='slide', crop_size=(48, 48), stride=(32, 32))"
+
+
+OPTIONS = {"LR-ASPP": {"resize": "dict(type='Resize', scale=(240, 200))"}}
+"""Of configs of networks that need others than the usual: LR-ASPP pools over 49 x 49 features."""
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +107,7 @@ def test_labels_that_begin_with_one(trained, tmp_path, capsys):
 @pytest.mark.parametrize("network", [name for name in digits.NETWORKS if name != "PSPNet"])
 def test_networks(images, tmp_path, network):
     """With random weights: each is proven, and its end results are MMSegmentation's."""
-    config = digits.config(tmp_path, network, root=images)
+    config = digits.config(tmp_path, network, root=images, **OPTIONS.get(network, {}))
     model, settings = original.build(config)
     original.save(model, settings, tmp_path / "x.pth")
     lines = []
@@ -138,3 +145,19 @@ def test_files_of_one_size_and_checkpoints_of_others(trained, images, tmp_path, 
     capsys.readouterr()
     assert main(["export", str(other), str(checkpoint), "--original", "--output", str(tmp_path / "o.onnx")]) == 1
     assert "is not of the config's model: size mismatch for decode_head.conv_seg.weight" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_classes_of_types(images, tmp_path, kind):
+    """Of a data set that names some of its type's classes, in another order, as MMSegmentation reads its maps."""
+    defined = original.registry.DATASETS.get(kind).METAINFO.get("classes", ())
+    assert TYPES[kind].classes == tuple(defined)
+    path = digits.config(tmp_path, "PSPNet", root=images)
+    (tmp_path / "list.txt").write_text("000\n")
+    listed = str(tmp_path / "list.txt")  # which PascalVOCDataset must have
+    text = path.read_text().replace('type="BaseSegDataset"', f'type="{kind}", ann_file={listed!r}')
+    names = tuple(defined[:0:-1]) or digits.CLASSES
+    path.write_text(text.replace(f"classes={digits.CLASSES}, palette={digits.PALETTE}", f"classes={names}"))
+    sample = original.dataset_of(original.Config.fromfile(path))[0]
+    truth = sample["data_samples"].gt_sem_seg.data[0].numpy()
+    np.testing.assert_array_equal(dataset_of(read_config(path)).truth(0), truth)

@@ -1,13 +1,14 @@
 """Keypoints: from a network's outputs to JSON, windows and pictures."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import mmort
 from mmort import Detections
-from mmort.predict import Preprocessing, Windows, draw, predict_windows
+from mmort.predict import Preprocessing, Skeleton, Windows, draw, predict_windows
 
 POINTS = np.array([[[3, 4, 0.9], [8, 2, 0.1]], [[10, 10, 0.8], [11, 12, 0.7]]], np.float32)
 
@@ -50,6 +51,23 @@ def test_outputs_that_are_no_keypoints(shape):
     predictor.network.input_shape, predictor.network.mask_format = (None, None, None), None
     with pytest.raises(ValueError, match=r"keypoints must be \(1, 1, 3 P\), got"):
         predictor(np.zeros((8, 8, 3), np.uint8))
+
+
+def test_results_of_coco_have_the_keypoints(detections):
+    entries = detections.to_coco(5, [7, 8])
+    assert [(entry["category_id"], entry["keypoints"]) for entry in entries] == [
+        (8, POINTS[0].ravel().tolist()),
+        (7, POINTS[1].ravel().tolist()),
+    ]
+    assert detections[:0].to_coco(5) == []
+
+
+def test_other_skeletons_are_not_merged(detections):
+    hands, feet = (replace(detections, skeleton=Skeleton(names)) for names in (("hand", "elbow"), ("foot", "knee")))
+    assert (hands + hands).skeleton == hands.skeleton
+    for other in (feet, detections):
+        with pytest.raises(ValueError, match="all parts must have the same skeleton, or none"):
+            hands + other
 
 
 def test_selection_keeps_the_keypoints(detections):

@@ -8,9 +8,11 @@ import onnx
 import onnx.helper as oh
 import pytest
 
-from mmort import Detections, Predictor
+from mmort import Detections, Predictor, evaluate
 from mmort.cli import main
 from mmort.contract import Metadata, PoseFormat, write_entries
+from mmort.evaluate import TestOptions as Options
+from mmort.evaluate.poses import PoseDataset
 from mmort.predict import PosePredictor, PredictOptions, Preprocessing, Skeleton, draw, predict
 from tests.predict import tiny_detector
 
@@ -77,6 +79,30 @@ def test_many_boxes_and_files_for_one(spots, image, tmp_path):
     single = PosePredictor(write(tmp_path / "single.onnx", number=1)).poses(image, boxes)
     np.testing.assert_array_equal(many.keypoints, single.keypoints)
     np.testing.assert_allclose(many.keypoints[:, 0, :2], [(20, 31)] * 70, atol=1.5)
+
+
+def test_images_that_are_read_otherwise(spots):
+    """Boxes would be in an image that is turned another way or has other channels, and levels would be rounded."""
+    for name, value in (("color_type", "color_ignore_orientation"), ("color_type", "unchanged"), ("to_float32", True)):
+        settings = Preprocessing(size=SIZE, keep_ratio=False, **{name: value})
+        with pytest.raises(ValueError, match=f"PosePredictor: preprocessing must have {name}=.* got {value!r}"):
+            PosePredictor(spots, preprocessing=settings)
+
+
+def test_what_is_measured_of_detections_only(spots, image, tmp_path):
+    cv2.imwrite(str(tmp_path / "a.png"), image)
+    figure = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [8, 16, 24, 32], "keypoints": [20, 31, 2]}
+    content = {"images": [{"id": 1, "file_name": "a.png", "height": 60, "width": 80}], "annotations": [figure]}
+    (tmp_path / "a.json").write_text(json.dumps(content | {"categories": [{"id": 1, "name": "spot"}]}))
+    data = PoseDataset(tmp_path / "a.json", tmp_path)
+    assert evaluate.test(spots, data, options=Options(metrics=["keypoints"])).metrics.figures["coco/AP"] == 1
+    for options, message in ((Options(classes=["spot"]), "classes is for"), (Options(tta=True), "tta is for")):
+        with pytest.raises(ValueError, match=f"test: {message} detections, got a data set for keypoints"):
+            evaluate.test(spots, data, {"test_pipeline": []}, options)
+    line = json.dumps({"image": str(tmp_path / "a.png"), **PosePredictor(spots)(image).to_dict()})
+    (tmp_path / "detections.jsonl").write_text(line + "\n")
+    with pytest.raises(ValueError, match="saved results are those of detections, got a data set for keypoints"):
+        evaluate.score_results(tmp_path / "detections.jsonl", data, options=Options(metrics=["keypoints"]))
 
 
 @pytest.mark.parametrize("box", [[4, 4, 4, 8], [4, 4, 8, 2], [np.nan, 0, 1, 1]])

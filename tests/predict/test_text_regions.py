@@ -22,6 +22,14 @@ def regions(**further):
     return TextRegions((SQUARE, SQUARE + 5.25), np.array([0.5, 0.75]), (40, 60), texts=texts, **further)
 
 
+@pytest.mark.parametrize("index", [1, -1, slice(1, 2), [1], np.array([False, True])], ids=str)
+def test_selection(index):
+    """As of `Detections`: with a mask too, whose True is no index."""
+    chosen = regions()[index]
+    assert (chosen.names, chosen.scores.tolist(), chosen.image_size) == (("cd",), [0.75], (40, 60))
+    np.testing.assert_array_equal(chosen.polygons, [SQUARE + 5.25])
+
+
 @pytest.mark.parametrize(
     ("box", "part"),
     [

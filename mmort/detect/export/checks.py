@@ -1,4 +1,4 @@
-"""What can be checked of an export before any work starts."""
+"""Checks of an export before any work starts."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ class Examples:
         ]
 
     def prepared(self, image: Image) -> tuple[Tensor, ...]:
-        """Return what `Predictor` makes of an image: an input of the test pipeline's own size."""
+        """Return the input that `Predictor` makes of an image, which has the test pipeline's own size."""
         shape = (None, None, None) if self.dynamic else (1, *self.default_shape())
         input, img_shape = map(torch.from_numpy, fit(*self.preprocessing.batch([self.preprocessing(image)]), shape))
         args = (input, proposals(img_shape)) if self.with_proposals else (input,)
@@ -149,7 +149,7 @@ class Examples:
 
     @property
     def stride(self) -> int:
-        """What sides are multiples of: networks fail with others, NAS-FPN for one."""
+        """The number of pixels that divides all sides: some networks, such as NAS-FPN, fail with others."""
         return math.lcm(STRIDE, self.preprocessing.size_divisor)
 
 

@@ -41,7 +41,7 @@ class Exported(nn.Module):
         return self.outputs(input, img_shape)
 
     def outputs(self, input: Tensor, img_shape: Tensor, *further: Tensor) -> tuple[Tensor, ...]:
-        """Return what `forward` returns; `further` are further arguments of the detector."""
+        """Return the outputs of `forward`; `further` are further arguments of the detector."""
         height, width = (torch.scalar_tensor(side, dtype=torch.int64) for side in input.shape[2:])
         whole = torch.stack([height, width])
         img_shape = torch.where(img_shape > 0, torch.minimum(img_shape, whole), whole)
@@ -58,7 +58,7 @@ class ExportedWithProposals(Exported):
     """Such a detector that takes proposals; they come second, as inputs that may be left out come last."""
 
     def forward(self, input: Tensor, proposals: Tensor, img_shape: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
-        """Return what `Exported` does, for proposals [N, P, 4]."""
+        """Return the outputs of `Exported` for proposals [N, P, 4]."""
         return self.outputs(input, img_shape, proposals)
 
 
@@ -68,7 +68,7 @@ class ExportedWithTexts(Exported):
     def forward(  # type: ignore[override]
         self, input: Tensor, text: Tensor, text_positions: Tensor, text_shares: Tensor, img_shape: Tensor
     ) -> tuple[Tensor, ...]:
-        """Return what `Exported` does, for words [1, T, D], [1, T], [S, C]."""
+        """Return the outputs of `Exported` for words [1, T, D], [1, T], [S, C]."""
         return self.outputs(input, img_shape, text, text_positions, text_shares)
 
 

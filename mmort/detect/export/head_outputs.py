@@ -1,4 +1,4 @@
-"""What the heads of a detector compute, as tensors with names in its file.
+"""The results of a detector's heads, as tensors with names in its file.
 
 Detections hide most of what a network computes, and in an image without objects nearly all.  So a detector is traced
 with the outputs of its heads as further outputs, which gives the tensors names; the finished file has the names, but

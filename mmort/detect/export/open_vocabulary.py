@@ -80,7 +80,7 @@ class OpenVocabulary:
         return *args[:-1], *self._texts[example % len(EXAMPLES)], args[-1]
 
     def encoder_file(self, output_file: Path) -> EncoderFile:
-        """Return what the detector's file states of the text encoder's."""
+        """Return the entry of the detector's file about the text encoder's."""
         return EncoderFile(path_of_encoder(output_file).name, self._digest)
 
     @contextmanager
@@ -111,6 +111,6 @@ class OpenVocabulary:
             yield
 
     def _input(self, example: str) -> BertInput:
-        """Return what BERT takes of an example."""
+        """Return the input of BERT for an example."""
         (input,) = bert_inputs(Prompt.of(example), self.tokenizer, self._captions)
         return input

@@ -1,4 +1,4 @@
-"""What an export prints: each step when it begins, signs of life in long ones, and nothing of torch's."""
+"""The lines that an export prints: each step when it begins, signs of life in long ones, and nothing of torch's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an export prints beside its steps: the price of a flip test; with ``--show`` the graph and the detections."""
+"""Lines of an export beside its steps: the price of a flip test; with ``--show`` the graph and the detections."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FLIP_SIDE = 127  # pixels; the ratio hardly depends on it, and CornerNet's sides
 
 
 def flip_test_text(detector: Detector) -> str:
-    """Return what a detector's flip test multiplies the work by, counted for one image."""
+    """Return how many times the work a detector's flip test costs, counted for one image."""
 
     def operations(flip_test: bool) -> int:
         detector.flip_test = flip_test

@@ -27,7 +27,7 @@ BASE = "bert-base-uncased", "google-bert/bert-base-uncased"
 """Names of the model whose sizes are the defaults of `BertSizes`."""
 
 DTYPES = torch.float32, torch.float64
-"""What detectors may compute in: what is made of words is kept in both."""
+"""The dtypes in which detectors may compute; results for words are kept in both."""
 
 _MODEL = r"^language_model\.language_backbone\.body\.model\."
 
@@ -80,7 +80,7 @@ class BertSizes(Schema):
 
 @dataclass(frozen=True)
 class Text:
-    """What a language model makes of a caption of T tokens.
+    """The result of a language model for a caption of T tokens.
 
     Attributes
     ----------
@@ -196,7 +196,7 @@ class Bert(nn.Module):
         )
 
     def texts(self, prompt: Prompt, vocabulary: str | os.PathLike[str] | None, limits: TextLimits) -> list[Text]:
-        """Return what the model makes of names, for each chunk of them; the last of a chunk does not end as others do.
+        """Return the model's results for names, one for each chunk; the last name of a chunk does not end as others do.
 
         Parameters
         ----------
@@ -212,7 +212,7 @@ class Bert(nn.Module):
         return [self._text(input) for input in bert_inputs(prompt, self.tokenizer(vocabulary), limits, closed=False)]
 
     def _text(self, input: BertInput) -> Text:
-        """Return what the model makes of a caption, computed in float64."""
+        """Return the model's result for a caption, computed in float64."""
         ids, positions = torch.from_numpy(input.ids), torch.from_numpy(input.positions)
         hidden = other_sub_sentences(positions)
         if self.entries.special_tokens_list is None or not self.entries.use_sub_sentence_represent:

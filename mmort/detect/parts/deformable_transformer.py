@@ -202,7 +202,7 @@ class DeformableDecoderLayer(TransformerLayer):
         return self.norms[2](self.ffn(x))
 
     def attend(self, x: Tensor, positions: Tensor, memory: Tensor, pyramid: Pyramid, references: Tensor) -> Tensor:
-        """Return what the queries [N, Q, D] take from a few points of all maps; see `forward`."""
+        """Return the attention of the queries [N, Q, D] to a few points of all maps; see `forward`."""
         return self.cross_attn(
             x,
             value=memory,

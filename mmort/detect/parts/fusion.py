@@ -16,7 +16,7 @@ from mmort.detect.entries import Schema, at_least, training_only
 from mmort.detect.parts.transformer import by_head
 
 MAX_LOGIT = 50_000
-"""What the logits of the fusion are clamped to."""
+"""The limit to which logits of the fusion are clamped."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class BiAttention(nn.Module):
         self.scale = (dims // self.num_heads) ** -0.5
 
     def forward(self, cells: Tensor, words: Tensor, padding: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return what is added to cells [N, P, D] and words [N, T, D]; words do not attend to `padding` [N, P].
+        """Return the updates of cells [N, P, D] and words [N, T, D]; words do not attend to `padding` [N, P].
 
         Cells attend to all tokens.
         """

@@ -238,7 +238,7 @@ class MaskQueryDetector(Detector):
         return self._instances(logits, masks, limits, input)
 
     def _segments(self, logits: Tensor, masks: Tensor, limits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return what competes for the pixels of a panoptic segmentation: a row for each query, in their order."""
+        """Return the candidates for the pixels of a panoptic segmentation: a row for each query, in their order."""
         scores, labels = logits.softmax(2).max(2)  # [N, Q]
         kept = (labels < self.panoptic_head.classes) & (scores > self.test_cfg.object_mask_thr)
         scores, labels = torch.where(kept, scores, 0), torch.where(kept, labels, -1)

@@ -1,4 +1,4 @@
-"""What detectors with queries share: boxes relative to references, and detections from the scores of the queries."""
+"""Parts of detectors with queries: boxes relative to references, and detections from the scores of the queries."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class QueryDetector(Detector):
         return self.detections(*self._raw(input, limits), limits)
 
     def _raw(self, input: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what `raw` does, for images that end at `limits`, [N, 1, 4]."""
+        """Return the result of `raw` for images that end at `limits`, [N, 1, 4]."""
         raise NotImplementedError
 
     def detections(self, logits: Tensor, boxes: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
@@ -191,7 +191,7 @@ def best_pairs_of_queries(logits: Tensor, boxes: Tensor, limits: Tensor, count: 
 
 
 def best_pairs(scores: Tensor, boxes: Tensor, limits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return what `best_pairs_of_queries` does for scores [N, Q, C] instead of logits."""
+    """Return the result of `best_pairs_of_queries` for scores [N, Q, C] instead of logits."""
     classes = scores.shape[2]
     scores, pairs = scores.flatten(1).topk(min(count, scores.shape[1] * classes))
     queries = pairs // classes

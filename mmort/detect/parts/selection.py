@@ -46,7 +46,7 @@ def take_rows(values: Tensor, indices: Tensor) -> Tensor:
 
 
 def of_all_levels(choose: Callable[..., tuple[Tensor, ...]], maps: Sequence[Tensor], levels: int) -> tuple[Tensor, ...]:
-    """Return what is chosen on all levels, one after another.
+    """Return the choices on all levels, one level after another.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def best_indices(scores: Tensor, count: int) -> Tensor:
 
 
 Activation = Literal["sigmoid", "softmax", "none"]
-"""What turns a class map into probabilities; "softmax" has one class more, the background, which is the last."""
+"""How a class map becomes probabilities; "softmax" has one class more, the background, which is the last."""
 
 MAX_PRESELECTED = 10_000
 """From this many priors on, their selection takes longer than it saves."""

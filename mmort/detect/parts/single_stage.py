@@ -109,7 +109,7 @@ class DenseHead(Head):
         raise NotImplementedError
 
     def for_coder(self, level: int, regressed: Tensor) -> Tensor:
-        """Return what the coder decodes [N, K, 4] of numbers regressed on a level, [N, K, box_channels]."""
+        """Return the numbers for the coder, [N, K, 4], from those regressed on a level, [N, K, box_channels]."""
         return regressed
 
     def decode(self, priors: Tensor, regressed: Tensor, limits: Tensor) -> Tensor:

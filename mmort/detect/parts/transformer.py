@@ -146,7 +146,7 @@ class TransformerLayers(Schema):
 
     @property
     def ffn_cfg(self) -> Config:
-        """What the layer and its ``ffn_cfgs`` say of the fully connected layers."""
+        """Settings of the fully connected layers, from the layer and its ``ffn_cfgs``."""
         sizes = {"feedforward_channels": self.feedforward_channels, "num_fcs": self.ffn_num_fcs}
         return {**self.ffn_cfgs, **{key: size for key, size in sizes.items() if size is not None}}
 

@@ -42,7 +42,7 @@ class RoIHead(nn.Module):
         self.test_cfg = test_cfg
 
     def prepare(self, features: list[Tensor]) -> list[Tensor]:
-        """Return what the other methods take as `features`: the pyramid's levels, perhaps with maps after them."""
+        """Return the `features` of the other methods: the pyramid's levels, perhaps with maps after them."""
         return features
 
     def detect(self, features: list[Tensor], proposals: Tensor, used: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:

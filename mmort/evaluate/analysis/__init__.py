@@ -1,4 +1,4 @@
-"""What a detector does wrong on a data set, and the page of ``mmort test --report`` that shows it."""
+"""The errors of a detector on a data set, and the page of ``mmort test --report`` that shows them."""
 
 from mmort.evaluate.analysis.analysis import Analysis, Curve, ImageAnalysis, analyze
 from mmort.evaluate.analysis.errors import ImageErrors, Kind

@@ -1,4 +1,4 @@
-"""What is wrong with the detections in an image: each is right or an error of a kind, objects are found or missed."""
+"""Errors in the detections of an image: each is right or an error of a kind, objects are found or missed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MIN_OVERLAP = 0.1
 
 
 class Kind(IntEnum):
-    """What a detection is; errors in the order in which they are tested, which is TIDE's."""
+    """The kind of a detection; errors in the order in which TIDE tests them."""
 
     RIGHT = 0
     """It found an object of its class."""

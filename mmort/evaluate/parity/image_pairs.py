@@ -80,7 +80,7 @@ def result_pair(example: ResultExample, reference: str, name: str) -> Pair:
 
 @dataclass(frozen=True)
 class _Version:
-    """What a model found in an image, and the indices of what the other one did not find, or with another mask."""
+    """Detections of a model in an image, and the indices of those that the other lacks, or has with another mask."""
 
     name: str
     kind: str

@@ -1,4 +1,4 @@
-"""What replaces a single node.  A rule takes a node and what all nodes did when the model was run.
+"""Replacements of single nodes.  A rule takes a node, and the record of a run with the values of all nodes.
 
 It returns None for nodes of other kinds, and raises `NotReplaceableError` where the replacement would compute something
 else.  Nodes are written so that every opset has them.
@@ -86,7 +86,7 @@ _PADDINGS = {"zeros": ZEROS, "border": BORDER, "reflection": REFLECTION}
 
 
 class Sampling(NamedTuple):
-    """What GridSample, or MMCV's grid_sampler, computes; the numbers are those of the latter's attributes."""
+    """The sampling of GridSample, or of MMCV's grid_sampler; the numbers are those of the latter's attributes."""
 
     mode: int
     padding: int

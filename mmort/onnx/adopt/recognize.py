@@ -211,6 +211,7 @@ def _rf_detr(file: ForeignFile) -> Entries | None:
         "keep_ratio": False,
         "to_rgb": True,
         **IMAGENET,
+        "resize_backend": "torchvision",
         "to_float32": True,
     }
     return entries | {"preprocessing": preprocessing}

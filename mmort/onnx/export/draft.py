@@ -41,7 +41,7 @@ from mmort.onnx.verify.values import leaves, shapes_text
 from mmort.tolerances import Tolerances
 
 ALONE = ", no library"
-"""What the inputs of rows of a comparison without mmort's library end with."""
+"""The suffix of the inputs in rows of a comparison without mmort's library."""
 
 
 class Draft:

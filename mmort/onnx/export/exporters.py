@@ -69,7 +69,7 @@ def _collecting_later() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Traced:
-    """What an exporter knows of a draft beside the file."""
+    """A by-product of an exporter, beside the draft of the file."""
 
     program: torch.export.ExportedProgram | None = None
     """The program that was translated; None of the exporter that traces."""

@@ -105,7 +105,7 @@ class Builder(ABC):
     def __init__(self, opset: int, numbers: Iterator[int] | None = None, prefix: str = "") -> None:
         self.opset = opset
         self.prefix = prefix
-        """What the names of results begin with, also in graphs, so that no other nodes have them."""
+        """The prefix of the names of results, also in graphs, so that no other nodes have them."""
         self._numbers = numbers or itertools.count()  # shared with graphs, whose names must not hide those outside
         self.references: set[str] = set()
         """The names of the function's attributes that nodes refer to, also nodes in graphs."""
@@ -197,7 +197,7 @@ class Builder(ABC):
         return results if isinstance(results, tuple) else (results,)
 
     def stack(self, count: Value, write: Callable[[FunctionBuilder, Value], Value], result: TensorType) -> Value:
-        """Return what ``write(op, i)`` returns for i from 0 to `count` - 1, a list of one number, as one tensor."""
+        """Return the results of ``write(op, i)`` for i from 0 to `count` - 1, a list of one number, as one tensor."""
 
         def step(op: FunctionBuilder, i: Value, go_on: Value) -> tuple[Value, ...]:
             return go_on, write(op, i)

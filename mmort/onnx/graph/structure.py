@@ -1,4 +1,4 @@
-"""What a model's graph and functions must be for any tool to work on it, checked when a file is read.
+"""Rules for a model's graph and functions, checked when a file is read, on which all tools rely.
 
 onnx's checker and inliner, and ONNX Runtime, expand functions where they are called (`mmort.ort.function_expansion`).
 """

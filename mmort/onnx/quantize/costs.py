@@ -1,4 +1,4 @@
-"""What quantization costs: how far detections move, and how far each layer's own results do."""
+"""The price of quantization: how far detections move, and how far each layer's own results do."""
 
 from __future__ import annotations
 

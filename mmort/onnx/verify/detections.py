@@ -60,7 +60,7 @@ class DetectionRow:
 
     @property
     def problem(self) -> str:
-        """What differs, or an empty string."""
+        """The difference in words, or an empty string."""
         cause = "only ties" if self.ties else "nothing detected"
         problems = [f"{cause}, which proves nothing"] if self.proves_nothing else []
         if self.missing:

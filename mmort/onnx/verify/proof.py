@@ -31,7 +31,7 @@ from mmort.onnx.verify.sessions import one_line
 from mmort.onnx.verify.values import as_array, index_of_smallest, shapes_text
 
 CONSTANTS = "constants and attributes"
-"""What the row of `provenance` says was compared."""
+"""The text of the row of `provenance`."""
 
 MAX_PROBLEMS = 5
 """How many values of a run that differ have a row."""

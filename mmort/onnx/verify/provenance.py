@@ -220,7 +220,7 @@ class _Numbers:
                         yield folded, np.abs(folded)
 
     def attribute_problems(self, node: onnx.NodeProto, nodes: Sequence[fx.Node]) -> Iterator[str]:
-        """Yield what is wrong with a node's attributes."""
+        """Yield the errors in a node's attributes."""
         operator = operator_of(node)
         attributes = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
         if operator is not None:

@@ -22,7 +22,7 @@ class Row(Protocol):
 
     @property
     def problem(self) -> str:
-        """What differs, or an empty string."""
+        """The difference in words, or an empty string."""
 
     def cells(self) -> tuple[str, ...]:
         """Return the text of each column."""

@@ -28,7 +28,7 @@ LIMIT = 32
 
 EPSILON = float(np.finfo(np.float32).eps)
 SMALLEST = float(np.finfo(np.float32).tiny)
-"""What is smaller may become 0."""
+"""The smallest normal number; smaller ones may become 0."""
 MIN_SLICE = 8
 """Numbers that a slice, or a range of magnitudes, must have for its average to say something."""
 

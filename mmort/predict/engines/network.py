@@ -1,4 +1,4 @@
-"""What `Predictor` calls to run a detector on a batch: a `Network`, of which a `DetectorFile` is one in any engine."""
+"""The interface through which `Predictor` runs a detector: a `Network`; a `DetectorFile` is one in any engine."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from mmort.predict.engines.open_session import open_session
 from mmort.predict.text_encoder import EncodedNames, TextEncoder, merged
 
 ADVICE_WITH_CONFIG = "mmort adopt MODEL.onnx --config CONFIG.py --output FILE.onnx writes it into the file"
-"""What helps with a file that does not state its preprocessing, as MMDetection's and MMDeploy's do not."""
+"""Advice for a file that does not state its preprocessing, as those of MMDetection and MMDeploy."""
 
 
 class Network(Protocol):
-    """What `Predictor` calls to run a detector on a batch."""
+    """A detector that `Predictor` runs on batches."""
 
     @property
     def input_shape(self) -> tuple[int | None, int | None, int | None]:
@@ -32,7 +32,7 @@ class Network(Protocol):
 
     @property
     def mask_format(self) -> MaskFormat | None:
-        """What the masks are.  If None, masks of the input's size cover the image, others cover their boxes."""
+        """The format of the masks.  If None, masks of the input's size cover the image, others cover their boxes."""
         ...
 
     def __call__(self, input: NDArray[np.float32], img_shape: NDArray[np.int64]) -> Sequence[NDArray[Any]]:
@@ -108,7 +108,7 @@ class DetectorFile:
 
     @property
     def computed_by(self) -> dict[str, Any]:
-        """What detections depend on beside the file and its inputs, by name."""
+        """Settings that detections depend on beside the file and its inputs, by name."""
         return {name: value for name, value in self._options.items() if name in ("providers", "precision")} | {
             "engine": self.engine
         }

@@ -69,7 +69,7 @@ class Ray:
     def outcomes(
         self, predictor: Predictor, images: Iterable[Any], batch_size: int, *, return_exceptions: bool
     ) -> Iterator[Detections | Exception]:
-        """Yield what `Predictor.predict` does, of which each worker has a copy.
+        """Yield the results of `Predictor.predict`; each worker has a copy of the predictor.
 
         The images of a worker that dies go to another.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -30,13 +31,18 @@ def shipped(package: str, *parts: str) -> Callable[[Path], Path]:
 
 
 def rf_detr(name: str, **arguments: Any) -> Exporter:
-    """Return a small RF-DETR with random weights."""
+    """Return an RF-DETR with random weights."""
 
     def make(folder: Path) -> Path:
         import rfdetr
+        from rfdetr.models.backbone import dinov2
+
+        def random_backbone(_: str, config: Any) -> Any:
+            return dinov2.WindowedDinov2WithRegistersBackbone(config)
 
         torch.manual_seed(0)
-        return Path(getattr(rfdetr, name)(pretrain_weights=None).export(output_dir=str(folder), **arguments))
+        with mock.patch.object(dinov2.WindowedDinov2WithRegistersBackbone, "from_pretrained", random_backbone):
+            return Path(getattr(rfdetr, name)(pretrain_weights=None).export(output_dir=str(folder), **arguments))
 
     return Exporter(make, of_rf_detr, layout={"classes": names(91)})
 
@@ -107,7 +113,9 @@ FILES = {
     "rapidocr_onnxruntime (PP-OCRv4's text detector, trained)": Exporter(
         shipped("rapidocr_onnxruntime", "models", "ch_PP-OCRv4_det_infer.onnx"), predicted()
     ),
-    "rfdetr RFDETRNano": rf_detr("RFDETRNano"),
-    "rfdetr RFDETRSmall": rf_detr("RFDETRSmall"),
+    **{
+        f"rfdetr RFDETR{size}": rf_detr(f"RFDETR{size}")
+        for size in ("Nano", "Small", "Base", "Medium", "Large", "SegNano")
+    },
 }
 """The files by name."""

@@ -32,6 +32,9 @@ def trained_by_yolov5(package: str, config: str, preset: str | None, limit: int,
         network.names = NAMES
         network.train()
         normalized(network, network, photos)
+        with torch.no_grad():  # no scores of 1, whose boxes the packages' suppression takes in any order
+            for layers in getattr(network.model[-1], "cv3", ()):
+                layers[-1].weight.normal_(0, 0.01)
         torch.save({"model": network}, folder / "model.pt")
         settings = {"imgsz": (SIDE, SIDE), "include": ("onnx",), **arguments}
         with loading():

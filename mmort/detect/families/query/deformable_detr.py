@@ -75,7 +75,7 @@ class DeformableDETRHead(nn.Module):
     """For each query the logits of the classes, and a box relative to a reference; layers for each decoder layer."""
 
     eps: ClassVar[float] = 1e-5
-    """What `moved` keeps the references from 0 and 1."""
+    """The distance to 0 and 1 that `moved` keeps references at."""
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(QueryHeadEntries):
@@ -109,7 +109,7 @@ class DeformableDETRHead(nn.Module):
 
 
 def keys_of_transformer(head: str) -> tuple[tuple[str, str], ...]:
-    """Return what renames the keys of a detector whose transformer is a part of its `head`."""
+    """Return patterns and replacements for the keys of a detector whose transformer is a part of its `head`."""
     return (
         (rf"^{head}\.transformer\.(\w+coder\.layers\.\d+)\.attentions\.0\.", r"\1.self_attn."),
         (rf"^{head}\.transformer\.(\w+coder\.layers\.\d+)\.attentions\.1\.", r"\1.cross_attn."),
@@ -176,7 +176,7 @@ class DeformableDETR(QueryDetector):
             self.reference_points_fc = nn.Linear(dims, 2)
 
     def _raw(self, input: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what `raw` does, for images that end at `limits`, [N, 1, 4]."""
+        """Return the result of `raw` for images that end at `limits`, [N, 1, 4]."""
         features = self.levels(input)
         return self.decode(*self.encoded(features, input, limits))
 
@@ -218,7 +218,7 @@ class DeformableDETR(QueryDetector):
         return (deltas + take_rows(proposals, best)).sigmoid()
 
     def proposals(self, memory: Tensor, pyramid: Pyramid) -> tuple[Tensor, Tensor]:
-        """Return what the head reads to propose boxes [N, P, D], and the logits of the boxes it moves [N, P, 4]."""
+        """Return the head's features for proposals, [N, P, D], and the logits of the boxes that it moves, [N, P, 4]."""
         proposals, usable = pyramid.proposals()
         return self.memory_trans_norm(self.memory_trans_fc(torch.where(usable, memory, 0))), proposals
 

@@ -139,7 +139,7 @@ class DETR(SingleMapDetector):
         self.bbox_head: DETRHead = DETRHead(model.bbox_head, dims)
 
     def _raw(self, input: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what `raw` does, for images that end at `limits`, [N, 1, 4]."""
+        """Return the result of `raw` for images that end at `limits`, [N, 1, 4]."""
         map, rows, columns = self.last_map(input, limits)
         return self.decode(map.flatten(2).transpose(1, 2), rows, columns)
 

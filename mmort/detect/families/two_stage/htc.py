@@ -38,7 +38,7 @@ class HTCMaskHead(FCNMaskHead):
             self.conv_res = ConvModule(width, width, 1, conv_cfg=entries.conv_cfg, norm_cfg=entries.norm_cfg)
 
     def convolved(self, features: Tensor, previous: Tensor | None) -> Tensor:
-        """Return what `masks` takes, [R, C, h, w], and the next head as `previous`."""
+        """Return maps [R, C, h, w] for `masks`, which the next head takes as `previous`."""
         if previous is not None and self.conv_res is not None:
             features = features + self.conv_res(previous)
         return self.convs(features)

@@ -99,7 +99,7 @@ class GlobalContextHead(nn.Module):
 
 
 class FeatureRelayHead(nn.Module):
-    """What a box head knows of a region, as a map for the mask head."""
+    """The features of a box head for a region, as a map for the mask head."""
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):

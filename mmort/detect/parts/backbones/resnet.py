@@ -26,7 +26,7 @@ _BN = {"type": "BN"}
 
 @dataclass(frozen=True, kw_only=True)
 class BlockSettings:
-    """What the blocks of a stage have in common.
+    """Settings that the blocks of a stage share.
 
     Attributes
     ----------
@@ -155,7 +155,7 @@ class Bottleneck(nn.Module):
 
 @dataclass(frozen=True)
 class StagePlan:
-    """What a stage is made of: `count` blocks of a class, which keep `channels` times its ``expansion``."""
+    """The plan of a stage: `count` blocks of a class, which keep `channels` times its ``expansion``."""
 
     block: type[Any]
     count: int

@@ -173,7 +173,7 @@ class BoxHead(RegionHead):
         return boxes if self.fc_reg is None else super().moved(boxes, deltas, limits)
 
     def shared(self, features: Tensor) -> Tensor:
-        """Return what classes and boxes have in common for features [R, C, h, w]: rows [R, D], or maps."""
+        """Return the layers that classes and boxes share, for features [R, C, h, w]: rows [R, D], or maps."""
         x = self.shared_convs(features)
         return connected(self.shared_fcs, self._flat(x)) if self.shared_fcs else x
 

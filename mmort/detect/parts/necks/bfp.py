@@ -61,7 +61,7 @@ class BFP(nn.Module):
 
 
 def max_pool_to(x: Tensor, size: Sequence[int]) -> Tensor:
-    """Return what torch's adaptive max pooling does, which exports to a fixed size only.
+    """Return torch's adaptive max pooling, which exports to a fixed size only, by other operators.
 
     Parameters
     ----------

@@ -65,7 +65,7 @@ class YOLONeck(nn.Module):
         return ConvModule(self.channels[level], self.channels[level - 1], 1, **entries.layer)
 
     def upsample_layer(self, entries: Any, level: int) -> nn.Module:
-        """Return what a level's map goes through before it is enlarged to the size of the finer one."""
+        """Return the layer for a level's map before it is enlarged to the size of the finer one."""
         return nn.Identity()
 
     def top_down_layer(self, entries: Any, level: int) -> nn.Module:
@@ -91,7 +91,7 @@ class YOLONeck(nn.Module):
         return functional.interpolate(layer(x), size=finer.shape[2:])
 
     def joined(self, layer: nn.Module, coarser: Tensor, maps: Sequence[Tensor], level: int) -> Tensor:
-        """Return what a layer that leads to a level makes of the coarser level's map and of those of the backbone."""
+        """Return the input of a level: the coarser level's map through its layer, joined with the backbone's."""
         finer = maps[self.extra + level]
         pair = self.upsampled(layer, coarser, finer), finer
         return torch.cat(pair if self.upsampled_first else pair[::-1], 1)

@@ -90,7 +90,7 @@ class YOLOHead(Head):
         return self.head_module(features)
 
     def decode(self, maps: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Return what `decoded` returns, of all levels."""
+        """Return the results of `decoded` for all levels, joined."""
         return of_all_levels(self.decoded, maps, len(self.head_module.strides))
 
     def decoded(self, level: int, *maps: Tensor) -> tuple[Tensor, ...]:

@@ -79,7 +79,7 @@ class BlockEntries(Schema):
 
     @property
     def block(self) -> Block:
-        """What makes the blocks, which have activations of their own."""
+        """The constructor of the blocks, which have activations of their own."""
         if self.type == "ConvWrapper":
             return partial(ConvWrapper, norm_cfg=self.norm_cfg, act_cfg=SILU)
         return partial(RepVGGBlock, norm_cfg=self.norm_cfg or BATCH_NORM, act_cfg=RELU)

@@ -25,7 +25,7 @@ OUTSIDE = -9.0
 
 
 class Samples(NamedTuple):
-    """What is the same for the samples of all queries: (width), or (2, 1, width) of x and y."""
+    """Values that the samples of all queries share: (width), or (2, 1, width) of x and y."""
 
     float_size: Value
     shift: Value
@@ -142,7 +142,7 @@ def _rounded_up(number: Value, divisor: Value) -> Value:
 
 
 def _fixed(op: FunctionBuilder, value: Value, shapes: Value, starts: Value, points: Value) -> Samples:
-    """Return what is the same for all queries."""
+    """Return the values that all queries share."""
     pixels, heads = op.size(value, 1), op.size(value, 2)
     samples = op.size(shapes, 0) * points
     width = heads * samples

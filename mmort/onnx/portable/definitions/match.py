@@ -12,7 +12,7 @@ from mmort.onnx.portable.definitions.overlaps import shared_area
 from mmort.onnx.portable.definitions.soft_suppression import MINUS_INFINITY
 
 GUARD = np.array(1e-10)
-"""What is added to the union."""
+"""Added to the union, which may be 0."""
 
 
 def nms_match_pairs(

@@ -1,4 +1,4 @@
-"""What upright boxes share, in the kernels' order of operations: for the definitions of suppression."""
+"""Overlaps of upright boxes, in the kernels' order of operations: for the definitions of suppression."""
 
 from __future__ import annotations
 

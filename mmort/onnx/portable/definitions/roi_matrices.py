@@ -16,7 +16,7 @@ MAX_SAMPLES = 64.0
 """Of a bin along an axis: all regions get room for as many as the largest one has."""
 
 REGION_COST = 20_000.0
-"""What a step of the loop takes, in samples of a channel in RoiAlign."""
+"""The cost of a step of the loop, in samples of a channel in RoiAlign."""
 
 
 class Axis(NamedTuple):

@@ -21,7 +21,7 @@ Decay = Callable[[Builder, Value], Value]
 
 
 class SoftSuppression(NamedTuple):
-    """What boxes lose by overlapping better ones, from a node's attributes."""
+    """How much boxes lose by overlapping better ones, from a node's attributes."""
 
     decay: Decay
     min_score: Value
