@@ -28,7 +28,7 @@ HEADS = {
     "DBNet": DB,
     "DBNet++": DB,
     "PSENet": (
-        "dict(type='PSEHead', in_channels=[256], hidden_dim=16, out_channel=4, "
+        "dict(type='PSEHead', in_channels=[256], hidden_dim=16, out_channel=7, "
         "module_loss=dict(type='PSEModuleLoss'), postprocessor={postprocessor})"
     ),
     "PAN": (
