@@ -12,7 +12,7 @@ import onnxruntime
 import pytest
 
 import mmort.onnx
-from mmort.contract import Metadata, write_entries
+from mmort.contract import SEGMENTATION, Metadata, write_entries
 from mmort.onnx.graph.patterns import name_nodes, name_of
 from mmort.onnx.quantize.calibration import Sample, ranges
 from mmort.onnx.quantize.choice import layers_to_leave, quantized_nodes, silu_inputs
@@ -23,7 +23,7 @@ from mmort.predict import Preprocessing
 from tests.cli.running import misused, refused, run
 from tests.front_ends import make_session
 from tests.onnx.tiny_transformer import scenes, transformer
-from tests.predict import tiny_detector
+from tests.predict import tiny_detector, tiny_tasks
 
 node = oh.make_node
 SIZES = {"stem": (8, 3), "deep": (8, 8), "side": (8, 8), "tower": (8, 8), "score": (2, 8), "box": (4, 8)}
@@ -733,6 +733,14 @@ def test_the_command_measures_both_files(tmp_path, rng, photos):
     assert "--img-dir and --data-root are for a data set, which --ann names" in misused(
         *arguments, "--force", "--img-dir", photos
     )
+
+
+def test_data_sets_are_for_detectors(tmp_path, photos):
+    file = tmp_path / "x.onnx"
+    tiny_tasks.write(file, SEGMENTATION)
+    command = "quantize", file, "--calibrate", photos, "--output", tmp_path / "int8.onnx"
+    message = misused(*command, "--ann", tmp_path / "x.json", "--img-dir", photos)
+    assert f"--ann is for detectors, got a file of segmentation: mmort parity {file} " in message
 
 
 @pytest.mark.parametrize(("kind", "is_refused"), [("float labels", False), ("a row for each class", True)])

@@ -19,7 +19,7 @@ NETWORKS = {
         f"neck={_NECK.format(channels=[16, 32, 64, 128], more=_FUSION)}"
     ),
     "PSENet": f"type='PSENet', backbone={_RESNET.format(depth=18, base=8, more='')}, "
-    "neck=dict(type='FPNF', in_channels=[8, 16, 32, 64], out_channels=256, fusion_type='add')",
+    "neck=dict(type='FPNF', in_channels=[8, 16, 32, 64], out_channels=256, fusion_type='concat')",
     "PAN": f"type='PANet', backbone={_RESNET.format(depth=18, base=8, more='')}, "
     "neck=dict(type='FPEM_FFM', in_channels=[8, 16, 32, 64], conv_out=8)",
 }

@@ -64,8 +64,11 @@ def test_deformable_convolutions(trained, tmp_path):
     config = signs.config(tmp_path, images, network="DBNet++", scale=(160, 96))
     model, settings = original.build(config)
     original.save(model, tmp_path / "x.pth")
-    export(config, tmp_path / "x.pth", tmp_path / "x.onnx", progress=lambda line: None)
-    assert same_polygons(tmp_path / "x.onnx", model, settings) > 10
+    file, standard = tmp_path / "x.onnx", tmp_path / "standard.onnx"
+    export(config, tmp_path / "x.pth", file, progress=lambda line: None)
+    assert same_polygons(file, model, settings) > 10
+    assert main(["portable", str(file), "--portable=inlined", "--output", str(standard)]) == 0
+    assert main(["parity", str(file), str(standard), str(config), "--report", str(tmp_path / "x.html")]) == 0
 
 
 PSE, PAN = "dict(type='PSEPostprocessor')", "dict(type='PANPostprocessor')"
