@@ -42,14 +42,14 @@ OTHER_FORMATS = "CrowdHumanDataset", "OpenImagesChallengeDataset", "OpenImagesDa
 
 
 def type_of(data_set: Mapping[str, Any]) -> str:
-    """Return the type of a data set, without a package's name.
+    """Return the type of a data set, without a package's name, and MMDetection's for one of MMYOLO.
 
     Raises
     ------
     ValueError
         If it is not supported.
     """
-    name = plain_type(data_set.get("type"))
+    name = plain_type(data_set.get("type")).removeprefix("YOLOv5")  # MMYOLO's pad images by batch_shapes_cfg
     if name not in CLASSES_OF_TYPES and name not in METRICS_OF_TYPES:
         raise ValueError(
             f"evaluate: data set {name} is not supported; supported: "

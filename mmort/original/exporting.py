@@ -34,6 +34,9 @@ from mmort.original.texts import text_adapter
 from mmort.predict import FixedSizeWarning, read_image
 from mmort.predict.fixed_size import mismatch
 
+_RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+"""ONNX's operators that draw numbers."""
+
 _OF_DETECTORS = ("texts", "open_vocabulary", "vocabulary", "skip_postprocess", "paste_masks", "show")
 """Options that have no meaning here."""
 
@@ -214,6 +217,13 @@ class _Export:
                 raise ValueError(reason) from error
             advice = "; --shape H W makes a file for inputs of one size" if self.inputs.size is None else ""
             raise ValueError(f"export: torch cannot export the original: {reason}{advice}") from error
+        random = sorted({node.op_type for node in inspection.every_node(draft.artifact.model)} & _RANDOM)
+        if random:
+            raise ValueError(
+                f"export: the original draws random numbers in each run ({', '.join(random)}), so that no file has its "
+                "results; an option of the model may make it draw them once, such as "
+                "--cfg-options model.decode_head.ham_kwargs.rand_init=False of SegNeXt"
+            )
 
     def _finish(self, draft: Draft) -> None:
         """Give the model its metadata, which is the last step before the comparison."""

@@ -5,11 +5,14 @@ They hold while a file is made and proven.  The end results are compared with th
 
 from __future__ import annotations
 
+import functools
+import itertools
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -52,6 +55,24 @@ def _sizes_of(convolution: Any) -> tuple[tuple[int, int], ...]:
     return convolution.weight.shape[-2:], convolution.stride, convolution.dilation
 
 
+def _filtered(self: Any, x: Tensor) -> Tensor:
+    """Convolve each image with the filters that are made of it; their number must not be that of the images."""
+    side, low = self.filter_size, self.filter_size // 2
+    filters = self.filter_gen_conv(functional.adaptive_avg_pool2d(x, side))
+    x = self.input_redu_conv(x)
+    height, width = x.shape[-2:]
+    x = functional.pad(x, (low, side - 1 - low) * 2)
+    positions = itertools.product(range(side), repeat=2)
+    products = (
+        x[..., row : row + height, column : column + width] * filters[..., row, column, None, None]
+        for row, column in positions
+    )
+    x = functools.reduce(torch.add, products)
+    x = self.activate(x if self.norm is None else self.norm(x))
+    filtered: Tensor = self.fusion_conv(x) if self.fusion else x
+    return filtered
+
+
 _SHIMS = (
     # mmpretrain/models/utils/attention.py:462: B = int(windows.shape[0] / (H * W / window_size / window_size))
     ("mmpretrain.models.utils.attention", "ShiftWindowMSA", "window_reverse", staticmethod(_joined)),
@@ -59,6 +80,8 @@ _SHIMS = (
     ("mmseg.models.backbones.swin", "ShiftWindowMSA", "window_reverse", _joined_of_mmsegmentation),
     # mmseg/models/utils/wrappers.py:48, of HRNet: int(t * self.scale_factor), which is a float
     ("mmseg.models.utils.wrappers", "Upsample", "forward", _upsampled),
+    # mmseg/models/decode_heads/dm_head.py:79: F.conv2d(input=x, weight=generated_filter, groups=b * c)
+    ("mmseg.models.decode_heads.dm_head", "DCM", "forward", _filtered),
     # mmcv/cnn/bricks/conv2d_adaptive_padding.py:48, of MobileNetV3: max((...) * self.stride[0] + ... - img_h, 0)
     ("mmcv.cnn.bricks.conv2d_adaptive_padding", "Conv2dAdaptivePadding", "forward", _convolved_where_padded),
 )

@@ -178,14 +178,21 @@ class PosePredictor(Predictor):
         Raises
         ------
         ValueError
-            If a box is not finite or has no area, or the image cannot be decoded.
+            If `boxes` are not (N, 4), one is not finite or has no area, they are of an image of another size, or the
+            image cannot be decoded.
         """
         pixels = self._pixels(image)
         if not isinstance(boxes, Detections):
-            rows = np.asarray(boxes, np.float32).reshape(-1, 4)
-            count = len(rows)
+            rows = np.asarray(boxes, np.float32)
+            if rows.size and (rows.ndim != 2 or rows.shape[1] != 4):
+                raise ValueError(f"PosePredictor: boxes must be (N, 4), got {rows.shape}")
+            rows, count = rows.reshape(-1, 4), len(rows)
             scores, labels = np.ones(count, np.float32), np.zeros(count, np.int64)
             boxes = Detections(rows, scores, labels, (NAME,) * count, pixels.shape[:2])
+        if tuple(boxes.image_size) != pixels.shape[:2]:
+            raise ValueError(
+                f"PosePredictor: boxes must be of an image of {pixels.shape[:2]} pixels, got {tuple(boxes.image_size)}"
+            )
         return self._poses(pixels, boxes)
 
     def crops(self, image: Image, boxes: ArrayLike) -> list[tuple[Crop, Prepared]]:

@@ -57,6 +57,13 @@ def test_coco(root, config):
     assert [(image.id, image.path) for image in dataset.images] == [(1, root / "images" / "x" / "1.png")]
 
 
+def test_types_of_mmyolo(root):
+    dataset = dataset_of(three(root, type="YOLOv5CocoDataset", batch_shapes_cfg=None), classes=DIGITS)
+    assert (type(dataset), dataset.category_ids) == (CocoDataset, [5, 6])
+    config = three(root, type="mmyolo.YOLOv5VOCDataset", ann_file="VOC2012/test.txt")
+    assert isinstance(dataset_of(config, classes=DIGITS), VocDataset)
+
+
 def test_coco_90(root):
     """A detector with labels that have no name, and annotations that are given instead of the config's."""
     config = three(root, type="Coco90Dataset", metainfo=None)

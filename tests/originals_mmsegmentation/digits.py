@@ -80,6 +80,15 @@ NETWORKS = {
         "dict(type='LRASPPHead', in_channels=(8, 16, 64), in_index=(0, 1, 3), channels=8, branch_channels=(4, 4), "
         f"input_transform='multiple_select', act_cfg=dict(type='ReLU'), num_classes=4, {HEAD})",
     ),
+    "DMNet": (
+        RESNET,
+        f"dict(type='DMHead', in_channels=64, in_index=3, channels=8, filter_sizes=(1, 3), num_classes=4, {HEAD})",
+    ),
+    "SegNeXt": (
+        RESNET,
+        "dict(type='LightHamHead', in_channels=[32, 64], in_index=[2, 3], channels=8, ham_channels=8, num_classes=4, "
+        f"ham_kwargs=dict(MD_R=4, rand_init=False), {HEAD})",
+    ),
 }
 """Backbone and head of small networks."""
 

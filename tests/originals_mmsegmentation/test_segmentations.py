@@ -119,7 +119,7 @@ def test_labels_that_begin_with_one(trained, tmp_path, capsys):
     same_figures(capsys, config, file, model, tmp_path)
 
 
-@pytest.mark.parametrize("network", [name for name in digits.NETWORKS if name != "PSPNet"])
+@pytest.mark.parametrize("network", [name for name in digits.NETWORKS if name not in ("PSPNet", "SegNeXt")])
 def test_networks(images, tmp_path, network):
     """With random weights: each is proven, and its end results are MMSegmentation's."""
     config = digits.config(tmp_path, network, root=images, **OPTIONS.get(network, {}))
@@ -132,6 +132,18 @@ def test_networks(images, tmp_path, network):
     results = Predictor(tmp_path / "x.onnx").predict(paths)
     shares = [np.mean(result.map != map) for result, map in zip(results, maps, strict=True)]
     assert np.mean(shares) < 1e-3
+
+
+def test_a_network_that_draws_random_numbers(images, tmp_path):
+    """SegNeXt's head draws them in each run, which is refused, or once, with ``rand_init=False``."""
+    config, lines = digits.config(tmp_path, "SegNeXt", root=images), []
+    model, settings = original.build(config)
+    original.save(model, settings, tmp_path / "x.pth")
+    export(config, tmp_path / "x.pth", tmp_path / "x.onnx", progress=lines.append)
+    assert any(line.startswith("end results") and "0 of 17920 pixels differ through mmort" in line for line in lines)
+    config.write_text(config.read_text().replace(", rand_init=False", ""))
+    with pytest.raises(ValueError, match="the original draws random numbers in each run"):
+        export(config, tmp_path / "x.pth", tmp_path / "y.onnx", progress=lambda line: None)
 
 
 def test_what_the_original_reads_of_images(trained, tmp_path, monkeypatch):

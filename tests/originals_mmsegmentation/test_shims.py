@@ -14,13 +14,14 @@ import_package(PACKAGES["mmseg"])
 SIZES = (7, 8), (9, 10), (11, 13)
 
 
-def same(module, *shape):
+def same(module, *shape, **tolerances):
+    """Check that a shim has the original's bits, or is within tolerances."""
     image = torch.randn(2, *shape, generator=torch.Generator().manual_seed(0))
     expected = module(image)
     with shims.applied():
         assert type(module).forward.__module__ == shims.__name__
         actual = module(image)
-    assert torch.equal(actual, expected)
+    torch.testing.assert_close(actual, expected, **{"rtol": 0, "atol": 0, **tolerances})
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -38,3 +39,13 @@ def test_enlarged_images(size):
     for factor in (2, 4, 1.5):
         same(Upsample(scale_factor=factor, mode="bilinear", align_corners=False), 3, *size)
     same(Upsample(size=(5, 6), mode="nearest"), 3, *size)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_filters_of_images(size):
+    from mmseg.models.decode_heads.dm_head import DCM
+
+    for side, fusion, norm in ((1, False, None), (2, True, None), (5, False, {"type": "BN"})):
+        module = DCM(side, fusion, 6, 4, conv_cfg=None, norm_cfg=norm, act_cfg={"type": "ReLU"}).eval()
+        with torch.no_grad():
+            same(module, 6, *size, rtol=1e-5, atol=1e-5)  # the products are added in another order

@@ -81,6 +81,15 @@ def test_many_boxes_and_files_for_one(spots, image, tmp_path):
     np.testing.assert_allclose(many.keypoints[:, 0, :2], [(20, 31)] * 70, atol=1.5)
 
 
+def test_boxes_of_other_images_and_shapes(spots, image):
+    predictor = PosePredictor(spots)
+    with pytest.raises(ValueError, match=r"boxes must be \(N, 4\), got \(4, 5\)"):
+        predictor.poses(image, np.arange(20).reshape(4, 5))  # with scores
+    found = predictor.poses(image, [[8, 16, 32, 48]])
+    with pytest.raises(ValueError, match=r"boxes must be of an image of \(30, 40\) pixels, got \(60, 80\)"):
+        predictor.poses(image[::2, ::2], found)
+
+
 def test_images_that_are_read_otherwise(spots):
     """Boxes would be in an image that is turned another way or has other channels, and levels would be rounded."""
     for name, value in (("color_type", "color_ignore_orientation"), ("color_type", "unchanged"), ("to_float32", True)):

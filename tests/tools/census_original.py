@@ -22,6 +22,7 @@ import signal
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from mmort.configs.packages import PACKAGES, package_of
 from mmort.configs.reader import read_for_export
 from mmort.configs.schema import plain_type
 from mmort.contract import Preprocessing
+from mmort.detect.export.options import ExportOptions
 from mmort.original import check
 from mmort.original.building import build
 from mmort.original.exporting import ADAPTERS
@@ -124,13 +126,19 @@ def _send(function: Callable[[Path], Any], path: Path, sender: Connection) -> No
     sender.send(function(path))
 
 
-def trace(path: Path) -> str:
-    """Return why a config's model cannot be traced, "" if it can."""
+def trace(path: Path, shape: tuple[int, int] | None = None) -> str:
+    """Return why a config's model cannot be traced, "" if it can; for inputs of one shape if that is not None."""
     try:
-        check(path, progress=lambda line: None)
+        check(path, ExportOptions(shape=shape), progress=lambda line: None)
     except (ImportError, OSError, ValueError, MemoryError) as error:
         return " ".join(str(error).split())
     return ""
+
+
+def shape_of(path: Path) -> tuple[int, int]:
+    """Return the height and width that a segmentation is trained with."""
+    size = read_for_export(path).get("crop_size") or (512, 512)
+    return size[0], size[1]
 
 
 def chosen(records: Mapping[str, Record]) -> list[str]:
@@ -175,8 +183,11 @@ def count(path: Path, records: dict[str, Record]) -> None:
             add(name, record)
     names = [name for name in chosen(records) if "traced" not in records[name]]
     for index, name in enumerate(names):
-        add(name, records[name] | {"traced": in_process(trace, paths[name])})
-        print(f"{index + 1}/{len(names)} {name} {records[name]['traced']}", flush=True)
+        record = records[name] | {"traced": in_process(trace, paths[name])}
+        if record["traced"] and name.startswith("mmseg/"):
+            record["one size"] = in_process(partial(trace, shape=shape_of(paths[name])), paths[name])
+        add(name, record)
+        print(f"{index + 1}/{len(names)} {name}: {record['traced']}; {record.get('one size', '')}", flush=True)
 
 
 def _survey_without_weights(path: Path) -> Record:
