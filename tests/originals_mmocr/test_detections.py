@@ -82,16 +82,15 @@ KERNELS = [
 
 @pytest.mark.parametrize(("network", "postprocessor"), KERNELS)
 def test_texts_that_grow_from_kernels(trained, tmp_path, network, postprocessor):
-    """Of random weights, which have texts of all forms, and of a network that was trained on signs."""
+    """Of random weights, which have texts of all forms, and of networks that were trained on signs."""
     images, _, _ = trained
-    config = signs.config(tmp_path, images, network=network, scale=(160, 96), postprocessor=postprocessor)
-    is_trained = postprocessor == PAN
-    model, settings = original.train_detection(config, steps=60) if is_trained else original.build(config)
+    config = signs.config(tmp_path, images, network=network, postprocessor=postprocessor)
+    model, settings = original.train_detection(config, steps=60) if network == "PAN" else original.build(config)
     original.save(model, tmp_path / "x.pth")
     lines = []
     export(config, tmp_path / "x.pth", tmp_path / "x.onnx", progress=lines.append)
     assert any("corners differ by at most 0.0e+00 pixels" in line for line in lines)
-    assert same_polygons(tmp_path / "x.onnx", model, settings) > 10
+    assert same_polygons(tmp_path / "x.onnx", model, settings) > 5
 
 
 def test_reading(trained, tmp_path, capsys):
