@@ -42,11 +42,11 @@ def segmentation(folder: Path) -> np.ndarray:
 
 def poses(folder: Path) -> np.ndarray:
     """Return an image of figures with their skeletons, in the boxes of its annotations."""
-    strokes.write(folder / "learnt", 12, seed=1)
+    strokes.write(folder / "learnt", 80, seed=1)
     strokes.write(folder / "new", 1, seed=2)
     config = strokes.config(folder, "heatmaps", folder / "learnt")
     model, settings = mmpose.build(config)
-    mmpose.train(model, settings, 250)
+    mmpose.train(model, settings, 1000)
     mmpose.save(model, folder / "x.pth")
     export(config, folder / "x.pth", folder / "x.onnx", progress=print)
     image = cv2.imread(str(folder / "new/images/000.png"))

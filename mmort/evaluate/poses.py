@@ -225,10 +225,10 @@ class PoseDataset(Dataset):
                 "image_id": self._numbers[coco_format.id_key(entry["image_id"])],
                 "category_id": self._category(entry["category_id"]),
                 "bbox": _sides_of(entry),
-                "area": float(coco_format.number(entry.get("area")) or np.prod(_sides_of(entry)[2:]) * AREA_OF_BOX),
+                "area": _area_of(entry),
                 "iscrowd": int(coco_format.flag(entry.get("iscrowd")) or 0),
                 "keypoints": entry["keypoints"],
-                "num_keypoints": _visible(entry),
+                "num_keypoints": _visible(entry),  # MMPose's metric does not read what is stated
             }
             for number, entry in enumerate(self._objects, 1)
         ]
@@ -242,10 +242,15 @@ def _sides_of(entry: Mapping[str, Any]) -> list[float]:
     return [float(coco_format.number(side) or 0) for side in entry["bbox"]]
 
 
+def _area_of(entry: Mapping[str, Any]) -> float:
+    """Return an object's area, which may be stated."""
+    stated = coco_format.number(entry.get("area"))
+    return float(np.prod(_sides_of(entry)[2:]) * AREA_OF_BOX if stated is None else stated)
+
+
 def _visible(entry: Mapping[str, Any]) -> int:
     """Return how many keypoints of an object are labelled."""
-    stated = entry.get("num_keypoints")
-    return int(np.count_nonzero(entry["keypoints"][2::3])) if stated is None else int(stated)
+    return int(np.count_nonzero(entry["keypoints"][2::3]))
 
 
 def _boxes_of_annotations(annotations: Mapping[str, Any]) -> dict[Any, _Boxes]:
@@ -260,7 +265,9 @@ def _boxes_of_annotations(annotations: Mapping[str, Any]) -> dict[Any, _Boxes]:
         x, y, width, height = _sides_of(entry)
         last = np.array(sizes[key] * 2, float) - 1
         box = np.clip([x, y, x + width, y + height], 0, last).astype(np.float32)
-        is_empty = (box[2:] <= box[:2]).any() or max(entry["keypoints"]) <= 0 or not _visible(entry)
+        has_points = np.reshape(entry["keypoints"], (-1, 3))[:, :2].max() > 0
+        is_labelled = has_points and entry.get("num_keypoints") not in (0, "0")
+        is_empty = (box[2:] <= box[:2]).any() or not is_labelled
         if not is_empty and not coco_format.flag(entry.get("iscrowd")):
             keypoints = np.array(entry["keypoints"], np.float32).reshape(-1, 3)
             rows.setdefault(key, []).append((box, entry["category_id"], keypoints))

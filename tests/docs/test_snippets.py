@@ -34,7 +34,7 @@ PAGES = [*ROOT.glob("docs/*.md"), *ROOT.glob("docs/measured/*.md")]
 DOCUMENTS = ["README.md", *sorted(path.relative_to(ROOT).as_posix() for path in PAGES)]
 ELSEWHERE = {
     "docs/adding_an_operator.md",  # built, run and compared by tests/build
-    "docs/original.md",  # needs MMSegmentation and its weights: tests/originals_mmsegmentation runs the same commands
+    "docs/original.md",  # needs OpenMMLab's packages and weights: a section each is run by tests/originals_mm*
 }
 IN_A_SHELL = {"docs/mmdetection_on_todays_torch.md"}  # variables and other programs, which `.ci/run mmdetection` runs
 COMMANDS = [*sorted({*DOCUMENTS} - IN_A_SHELL), "CONTRIBUTING.md", "benchmarks/README.md"]

@@ -234,6 +234,47 @@ def test_a_size_in_the_metadata_of_others(tmp_path):
     assert adoption.layout.prepare.size == (640, 480)
 
 
+def with_first_nodes(path, *nodes):
+    """Let nodes change the image of a file before its network; the last one's output is "changed"."""
+    model = onnx.load(path)
+    for node in model.graph.node:
+        node.input[:] = ["changed" if name == "images" else name for name in node.input]
+    network = list(model.graph.node)
+    del model.graph.node[:]
+    model.graph.node.extend([*nodes, *network])
+    for key, array in {"order": np.array([2, 1, 0]), "255": np.float32(255), "1/255": np.float32(1 / 255)}.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array), key))
+    onnx.save(model, path)
+
+
+REVERSED = oh.make_node("Gather", ["images", "order"], ["reversed"], axis=1)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "to_rgb", "std"),
+    [
+        ([REVERSED, oh.make_node("Mul", ["reversed", "1/255"], ["changed"])], False, 1.0),
+        ([oh.make_node("Div", ["images", "255"], ["changed"])], True, 1.0),
+        ([oh.make_node("Gather", ["images", "order"], ["changed"], axis=1)], False, 255.0),
+        ([oh.make_node("Mul", ["images", "255"], ["changed"])], True, 255.0),
+    ],
+)
+def test_a_preset_leaves_out_what_the_file_does_to_images_itself(tmp_path, nodes, to_rgb, std):
+    """YOLOv6 exports files that take levels with blue first."""
+    rows = np.concatenate([grid_boxes(), np.ones((CELLS, 1)), RNG.uniform(0.1, 1, (CELLS, 2))], 1)
+    path = write(tmp_path / "yolov6.onnx", {"outputs": rows})
+    with_first_nodes(path, *nodes)
+    prepare = mmort.onnx.adopt(path, tmp_path / "a.onnx", preset="yolov6").layout.prepare
+    assert (prepare.to_rgb, prepare.std) == (to_rgb, (std,) * 3)
+
+
+def test_a_file_that_divides_images_does_not_fit_a_preset_that_normalizes_them_otherwise(tmp_path):
+    path = write(tmp_path / "detr.onnx", {"pred_boxes": np.full((4, 4), 0.3), "logits": np.zeros((4, 3))})
+    with_first_nodes(path, oh.make_node("Div", ["images", "255"], ["changed"]))
+    with pytest.raises(Question, match="does not say what preprocessing is"):
+        mmort.onnx.adopt(path, tmp_path / "a.onnx", preset="detr")
+
+
 @pytest.mark.parametrize("operator", ["Sigmoid", "Softmax"])
 @pytest.mark.parametrize("first", [0, 1])
 def test_label_0_of_torchvision(tmp_path, operator, first):

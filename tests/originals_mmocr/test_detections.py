@@ -13,6 +13,7 @@ from mmort.evaluate import TextRegionDataset, dataset_of, metric_options
 from mmort.original import export
 from mmort.predict import TextReader, TextRegions
 from mmort.predict.text_reading import crop_of
+from tests.originals_guide import run_section
 from tests.originals_mmocr import original, signs, words
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of MMOCR and what it imports
@@ -122,6 +123,19 @@ def test_reading(trained, tmp_path, capsys):
     assert cv2.imread(str(tmp_path / "shown" / "000.png")).shape == pixels.shape
     with pytest.raises(ValueError, match="recognizer must be a file of text recognition, got one of text detection"):
         TextReader(detection, detection)
+
+
+def test_the_guide(trained, tmp_path, monkeypatch):
+    images, checkpoint, _ = trained
+    words.write(tmp_path / "words", 3, seed=1)
+    for name in ("detection", "recognition", "guide"):
+        (tmp_path / name).mkdir()
+    detection = signs.config(tmp_path / "detection", images)
+    recognition = words.config(tmp_path / "recognition", tmp_path / "words", resize="one size")
+    original.save(original.build(recognition)[0], tmp_path / "x.pth")
+    files = {"detection.py": detection, "detection.pth": checkpoint}
+    files |= {"recognition.py": recognition, "recognition.pth": tmp_path / "x.pth"}
+    run_section("Texts", files, sorted((images / "signs").iterdir())[:2], tmp_path / "guide", monkeypatch)
 
 
 def test_other_postprocessors_are_refused(trained, tmp_path):

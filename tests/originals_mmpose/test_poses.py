@@ -7,10 +7,12 @@ import pytest
 
 from mmort.cli import main
 from mmort.contract import PoseFormat
+from mmort.demo import IMAGES, MODEL
 from mmort.detect.export import ExportOptions
 from mmort.original import export
 from mmort.predict import PosePredictor, read_image
 from mmort.predict.pose_decoding import decode
+from tests.originals_guide import run_section
 from tests.originals_mmpose import original, strokes
 from tests.originals_training import randomize
 
@@ -110,6 +112,15 @@ def test_a_trained_network_and_the_command(figures, tmp_path, capsys):
     (found,) = json.loads(printed.out)["detections"]
     assert np.shape(found["keypoints"]) == (5, 3)
     assert found["name"] == "pose"
+
+
+def test_the_guide(figures, tmp_path, monkeypatch):
+    path = strokes.config(tmp_path, "RTMPose", figures)
+    model, _ = original.build(path)
+    original.save(model, tmp_path / "x.pth")
+    (tmp_path / "guide").mkdir()
+    files = {"config.py": path, "checkpoint.pth": tmp_path / "x.pth", "detector.onnx": MODEL}
+    run_section("Poses", files, [IMAGES[0], figures / "images/000.png"], tmp_path / "guide", monkeypatch)
 
 
 def test_the_check(figures, tmp_path, capsys):

@@ -18,6 +18,7 @@ from mmort.evaluate import dataset_of
 from mmort.original import export
 from mmort.original.packages import import_package
 from mmort.predict import Classes
+from tests.originals_guide import run_section
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of MMPretrain and what it imports
 
@@ -147,6 +148,17 @@ def test_a_trained_classifier(images, tmp_path, capsys, resize):
     mine = json.loads((tmp_path / "f.json").read_text())
     assert mine == pytest.approx(theirs, abs=1e-4)
     assert mine["accuracy/top1_thr-0.00"] > 80
+
+
+def test_the_guide(images, tmp_path, monkeypatch):
+    path = config(tmp_path, images)
+    model, _ = build(path)
+    torch.save({"state_dict": model.state_dict(), "meta": {"dataset_meta": {"classes": CLASSES}}}, tmp_path / "x.pth")
+    (tmp_path / "guide").mkdir()
+    files = {"config.py": path, "checkpoint.pth": tmp_path / "x.pth"}
+    run_section(
+        "Classification", files, sorted((images / "images" / "one").iterdir())[:2], tmp_path / "guide", monkeypatch
+    )
 
 
 @pytest.mark.parametrize("network", [name for name in NETWORKS if name != "ResNet"])

@@ -12,6 +12,7 @@ from mmort.evaluate import dataset_of
 from mmort.evaluate.segmentation_types import TYPES
 from mmort.original import export
 from mmort.predict import SegmentationMap
+from tests.originals_guide import run_section
 from tests.originals_mmsegmentation import digits, original
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of MMSegmentation and what it imports
@@ -88,6 +89,13 @@ def test_integers(trained, images, tmp_path, capsys):
     assert before > 50
     assert abs(after - before) < 1
     assert difference == pytest.approx(after - before, abs=1e-3)
+
+
+def test_the_guide(trained, images, tmp_path, monkeypatch):
+    config, checkpoint, _ = trained
+    photos = sorted((images / "images").iterdir())[:2]
+    run_section("Segmentation", {"config.py": config, "checkpoint.pth": checkpoint}, photos, tmp_path, monkeypatch)
+    assert [len(list((tmp_path / folder).rglob("*.png"))) for folder in ("maps", "drawn")] == [2, 2]
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,29 @@ def test_what_is_measured_of_detections_only(spots, image, tmp_path):
         evaluate.score_results(tmp_path / "detections.jsonl", data, options=Options(metrics=["keypoints"]))
 
 
+@pytest.mark.parametrize(
+    ("other", "recall"),
+    [
+        ({}, 1),
+        ({"area": 0}, 0.5),  # which no distance is small for
+        ({"num_keypoints": 0}, 0.5),  # it is not looked for, but counts
+        ({"keypoints": [62, 15, 0]}, 1),  # and the other way round
+        ({"keypoints": [0, 0, 2]}, 0.5),
+        ({"keypoints": [0, 0, 0], "num_keypoints": 1}, 1),
+    ],
+)
+def test_annotations_that_contradict_themselves(spots, image, tmp_path, other, recall):
+    """What MMPose measures of them; a second figure is changed."""
+    cv2.imwrite(str(tmp_path / "a.png"), image)
+    figure = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [8, 16, 24, 32], "keypoints": [20, 31, 2]}
+    second = {**figure, "id": 2, "bbox": [50, 0, 24, 32], "keypoints": [62, 15, 2], **other}
+    content = {"images": [{"id": 1, "file_name": "a.png", "height": 60, "width": 80}], "annotations": [figure, second]}
+    (tmp_path / "a.json").write_text(json.dumps(content | {"categories": [{"id": 1, "name": "spot"}]}))
+    data = PoseDataset(tmp_path / "a.json", tmp_path)
+    figures = evaluate.test(spots, data, options=Options(metrics=["keypoints"])).metrics.figures
+    assert figures["coco/AR .5"] == recall
+
+
 @pytest.mark.parametrize("box", [[4, 4, 4, 8], [4, 4, 8, 2], [np.nan, 0, 1, 1]])
 def test_boxes_without_an_area(spots, image, box):
     with pytest.raises(ValueError, match="boxes must be finite and have an area"):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from mmort._files.inputs import read_bytes
 from mmort.limits import MAX_LITERAL, MAX_PREPROCESSOR_BYTES
 from mmort.onnx.adopt.inputs import Inputs, Tensor
+from mmort.onnx.adopt.own_steps import OwnSteps
 
 Entries = dict[str, Any]
 """Entries of a layout."""
@@ -41,6 +42,8 @@ class ForeignFile(NamedTuple):
     config: Path | None
     operators: frozenset[str]
     """The types of the nodes."""
+    own_steps: OwnSteps
+    """What the file does to an image before its network."""
     results: Callable[[], Mapping[str, NDArray[Any]]]
     """Runs the file on noise, and returns the outputs."""
 

@@ -27,6 +27,7 @@ from mmort.onnx.adopt.foreign_file import NOISE, ForeignFile
 from mmort.onnx.adopt.inputs import MEANINGS, Inputs, Tensor, example_feeds, read_inputs
 from mmort.onnx.adopt.layout import OUTPUT_ENTRIES, Layout, merged
 from mmort.onnx.adopt.options import AdoptOptions
+from mmort.onnx.adopt.own_steps import own_steps
 from mmort.onnx.adopt.presets import PRESETS, QUERIES, fitting
 from mmort.onnx.adopt.question import Question
 from mmort.onnx.adopt.recognize import recognize
@@ -310,8 +311,10 @@ def _foreign_file(path: files.PathLike, config: Path | None, layout: Mapping[str
             name: Tensor(name, str(array.dtype), (*[None] * (array.ndim - 1), array.shape[-1])[: array.ndim])
             for name, array in results().items()
         }
-    operators = frozenset(node.op_type for node in inspection.every_node(files.load(path)))
-    return ForeignFile(inputs, outputs, facts["metadata"], config, operators, results)
+    model = files.load(path)
+    operators = frozenset(node.op_type for node in inspection.every_node(model))
+    steps = own_steps(model, inputs.image.name)
+    return ForeignFile(inputs, outputs, facts["metadata"], config, operators, steps, results)
 
 
 def _tensor(facts: Mapping[str, Any]) -> Tensor:

@@ -14,6 +14,7 @@ import numpy as np
 from mmort.onnx.adopt.foreign_file import IMAGENET, Entries, ForeignFile, cells, parsed_literal, scaled_to_one
 from mmort.onnx.adopt.image_processors import image_processor
 from mmort.onnx.adopt.inputs import Tensor
+from mmort.onnx.adopt.own_steps import OwnSteps
 
 Form = Callable[[ForeignFile], Entries | None]
 """Returns the entries of a layout for the outputs of a file, without preprocessing; None if it has other outputs."""
@@ -32,19 +33,33 @@ class Preset(NamedTuple):
     """Further entries of the layout."""
 
     def entries(self, file: ForeignFile) -> Entries | None:
-        """Return the entries of a layout; None if the file has not the outputs for it."""
+        """Return the entries of a layout; None if the file has not the outputs for it.
+
+        Preprocessing is missing if the file does a part of it which is not the exporter's.
+        """
         found = next(filter(None, (form(file) for form in self.forms)), None)
         if found is None:
             return None
         names = _names(file, found)
         classes = {} if names is None else {"classes": names}
-        return found | dict(self.more) | classes | {"preprocessing": self.prepare(file)}
+        remaining = _remaining(self.prepare(file), file.own_steps)
+        return found | dict(self.more) | classes | ({} if remaining is None else {"preprocessing": remaining})
+
+
+def _remaining(prepare: Entries, done: OwnSteps) -> Entries | None:
+    """Return what a file leaves of an exporter's preprocessing; None if the part that it does is not the exporter's."""
+    if done.reverses:
+        prepare = prepare | {"to_rgb": not prepare.get("to_rgb", False)}
+    if not done.divides:
+        return prepare
+    is_divided = prepare.get("std") == scaled_to_one()["std"] and "mean" not in prepare
+    return {name: value for name, value in prepare.items() if name not in ("std", "divide")} if is_divided else None
 
 
 def fitting(file: ForeignFile) -> dict[str, Entries]:
     """Return the entries of each preset that fits a file."""
     entries = ((name, preset.entries(file)) for name, preset in PRESETS.items())
-    return {name: found for name, found in entries if found is not None}
+    return {name: found for name, found in entries if found is not None and "preprocessing" in found}
 
 
 def _only_output(file: ForeignFile, rank: int) -> Tensor | None:
