@@ -162,6 +162,11 @@ def _check(arguments: argparse.Namespace) -> None:
     if any(is_file) and not all(is_file):
         raise UsageError("parity compares a CONFIG with its CHECKPOINT, or two ONNX files; got one ONNX file")
     if not any(is_file) and arguments.images:
+        file = next((path for path in arguments.images if path.endswith(".onnx")), None)
+        if file is not None:
+            raise UsageError(
+                f"parity exports the detector itself; --against {file} compares another file with torch, too"
+            )
         raise UsageError("parity of a CONFIG and its CHECKPOINT takes a data set; images are for two ONNX files")
     if all(is_file):
         if arguments.cfg_options or arguments.extensions or arguments.output:

@@ -123,6 +123,7 @@ def test_two_files_that_differ(tmp_path):
     [
         ([demo.MODEL, demo.CHECKPOINT, *DATA], "got one ONNX file"),
         ([demo.CONFIG, demo.CHECKPOINT, *demo.IMAGES], "images are for two ONNX files"),
+        ([demo.CONFIG, demo.CHECKPOINT, "x.onnx"], "--against x.onnx compares another file with torch, too"),
         ([demo.MODEL, demo.MODEL], "needs images, or a data set"),
         ([demo.MODEL, demo.MODEL, *demo.IMAGES, *DATA], "needs images, or a data set"),
         ([demo.MODEL, demo.MODEL, *demo.IMAGES, "--eval", "bbox"], "are for a data set, which --ann names"),

@@ -268,6 +268,20 @@ def test_a_preset_leaves_out_what_the_file_does_to_images_itself(tmp_path, nodes
     assert (prepare.to_rgb, prepare.std) == (to_rgb, (std,) * 3)
 
 
+def test_logits_of_tokens_are_no_classes(tmp_path):
+    """Grounding DINO's, which are -inf after the text's last token, have transformers' names."""
+    logits = np.concatenate([np.zeros((4, 3)), np.full((4, 2), -np.inf)], 1)
+    path = write(tmp_path / "words.onnx", {"pred_boxes": np.full((4, 4), 0.3), "logits": logits})
+    with pytest.raises(ValueError, match="preset detr must have outputs as DETR of transformers writes them"):
+        mmort.onnx.adopt(path, tmp_path / "a.onnx", preset="detr")
+    (tmp_path / "config.json").write_text(json.dumps({"id2label": {}, "model_type": "grounding-dino"}))
+    (tmp_path / "preprocessor_config.json").write_text(
+        json.dumps({"image_processor_type": "GroundingDinoImageProcessor"})
+    )
+    with pytest.raises(ValueError, match="got GroundingDinoImageProcessor; its logits are of the tokens of a text"):
+        mmort.onnx.adopt(path, tmp_path / "a.onnx", config=tmp_path)
+
+
 def test_a_file_that_divides_images_does_not_fit_a_preset_that_normalizes_them_otherwise(tmp_path):
     path = write(tmp_path / "detr.onnx", {"pred_boxes": np.full((4, 4), 0.3), "logits": np.zeros((4, 3))})
     with_first_nodes(path, oh.make_node("Div", ["images", "255"], ["changed"]))

@@ -72,11 +72,11 @@ def test_deformable_convolutions(trained, tmp_path):
     assert main(["parity", str(file), str(standard), str(config), "--report", str(tmp_path / "x.html")]) == 0
 
 
-PSE, PAN = "dict(type='PSEPostprocessor')", "dict(type='PANPostprocessor')"
+PSE = "dict(type='PSEPostprocessor', min_kernel_confidence=0.3"
 KERNELS = [
-    ("PSENet", PSE),
-    ("PSENet", "dict(type='PSEPostprocessor', min_kernel_area=9, min_text_area=40, score_threshold=0.7)"),
-    ("PAN", PAN),
+    ("PSENet", f"{PSE})"),
+    ("PSENet", f"{PSE}, min_kernel_area=9, min_text_area=40, score_threshold=0.7)"),
+    ("PAN", "dict(type='PANPostprocessor')"),
     ("PAN", "dict(type='PANPostprocessor', text_repr_type='quad', min_text_confidence=0.6, distance_threshold=1.0)"),
 ]
 

@@ -39,6 +39,12 @@ _PROCESSORS = {
 }
 """By name, without the ending ``ImageProcessor``."""
 
+_UNSUPPORTED = {
+    "Owlv2": "; it blurs images before it resizes them, which no preset and no layout can say",
+    "GroundingDino": "; its logits are of the tokens of a text, which no layout makes classes of",
+}
+"""Why other processors are refused."""
+
 _OF_MODELS = {
     "detr": "Detr",
     "table-transformer": "Detr",
@@ -76,10 +82,10 @@ def _processor(settings: Mapping[str, Any], model_type: str = "") -> _Processor 
         return None
     if stem not in _PROCESSORS:
         known = ", ".join(f"{stem}ImageProcessor" for stem in _PROCESSORS)
-        reason = "; it blurs images before it resizes them, which no preset and no layout can say"
+        reason = _UNSUPPORTED.get(stem, "")
         raise ValueError(
             f"adopt: preprocessor_config.json: image_processor_type must be {known}, with or without Fast or Pil, got "
-            f"{name[:80]}{reason if stem == 'Owlv2' else ''}"
+            f"{name[:80]}{reason}"
         )
     return _PROCESSORS[stem]
 

@@ -244,8 +244,11 @@ def has_queries(file: ForeignFile) -> bool:
 
 
 def _queries(file: ForeignFile) -> Entries | None:
-    """Return the entries of transformers' object detection, without what its classes are."""
-    return QUERIES if has_queries(file) else None
+    """Return the entries of transformers' object detection, without what its classes are.
+
+    Grounding DINO's logits are of the tokens of a text, and -inf where it has none.
+    """
+    return QUERIES if has_queries(file) and not np.isneginf(file.results()["logits"]).any() else None
 
 
 def _names(file: ForeignFile, entries: Mapping[str, Any]) -> list[str] | None:

