@@ -254,13 +254,14 @@ def _split_of(entry: Mapping[str, Any]) -> str | None:
 
 
 def _open_poses(config: DetectorConfig, entry: Mapping[str, Any], root: _Root, replaced: _Arguments) -> PoseDataset:
-    """Open a data set of MMPose, if it is measured by the AP of COCO's keypoints."""
+    """Open a data set of MMPose, if it is measured by the AP of COCO's keypoints, or by PCK."""
     for evaluator in config.evaluators:
         converters = [name for name in ("pred_converter", "gt_converter") if evaluator.get(name) is not None]
         kind, of = plain_type(evaluator.get("type")), evaluator.get("iou_type", "keypoints")
-        if kind != "CocoMetric" or of != "keypoints" or converters:
+        if kind != "PCKAccuracy" and (kind != "CocoMetric" or of != "keypoints" or converters):
             raise ValueError(
-                "evaluate: poses are measured by CocoMetric with iou_type='keypoints' and without converters, got "
+                "evaluate: poses are measured by PCKAccuracy, or CocoMetric with iou_type='keypoints' and without "
+                f"converters, got "
                 f"{', '.join([kind, of, *converters])}"
             )
     annotations = replaced.annotation_file or root.path(entry.get("ann_file"))
