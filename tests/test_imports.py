@@ -28,7 +28,7 @@ ARROWS = {
     "evaluate": {"onnx"},
     "demo": {"detect", "evaluate"},
     "torch": {"ops"},
-    "mmcv": {"limits", "torch"},
+    "mmcv": {"detections", "limits", "torch"},
     "onnx": {"torch", "predict", "tables"},
     "detect": {"onnx"},
     "info": {"ort"},

@@ -24,6 +24,7 @@ METRICS = (
     "mDice",
     "mFscore",
     "keypoints",
+    "pck",
     *("word_acc", "hmean"),
 )
 """Those of all formats."""

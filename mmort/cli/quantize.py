@@ -1,4 +1,4 @@
-"""``mmort quantize``: a detector's file whose layers compute with 8-bit integers."""
+"""``mmort quantize``: a file whose layers compute with 8-bit integers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from mmort.cli.option_types import share
 from mmort.cli.outputs import check_new_models, print_written
 from mmort.cli.rewriting import add_new_file, list_inputs
 from mmort.cli.terminal import UsageError
+from mmort.contract import DETECTION
 from mmort.tables import lay_out
 
 if TYPE_CHECKING:
     from mmort.evaluate import Dataset
 
-HELP = "let the layers of a detector's ONNX file compute with 8-bit integers, which are faster on a CPU"
+HELP = "let the layers of an ONNX file compute with 8-bit integers, which are faster on a CPU"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=share,
         default=0.1,
         metavar="SHARE",
-        help="how far detections may move, from 0 to 1: layers whose integers cost most stay in floating point until "
+        help="how far results may move, from 0 to 1: layers whose integers cost most stay in floating point until "
         "the calibration's do not move more (default: %(default)s)",
     )
     datasets.add_arguments(parser.add_argument_group("a data set, for the AP before and after"))
@@ -70,9 +71,16 @@ def _dataset(arguments: argparse.Namespace) -> Dataset | None:
         return None
     try:
         from mmort.predict import OnnxRuntime
+        from mmort.predict.engines.network import task_of
     except ModuleNotFoundError as error:
         raise ImportError(f"mmort quantize --ann needs {error.name}: pip install 'mmort[evaluate]'") from None
-    return datasets.dataset(arguments, None, OnnxRuntime(arguments.model).classes)
+    network = OnnxRuntime(arguments.model)
+    if task_of(network) is not DETECTION:
+        raise UsageError(
+            f"--ann is for detectors, got a file of {task_of(network).name}: mmort parity {arguments.model} "
+            f"{arguments.output} CONFIG.py measures both files on the config's data set"
+        )
+    return datasets.dataset(arguments, None, network.classes)
 
 
 def _compare(arguments: argparse.Namespace, dataset: Dataset) -> None:

@@ -31,6 +31,7 @@ from mmort.contract.tasks import (
     Tensor,
 )
 from mmort.contract.text_detection_format import TextDetectionFormat
+from mmort.contract.text_kernels_format import TextKernelsFormat
 from mmort.contract.texts import EncoderFile, path_of_encoder
 
 __all__ = [
@@ -62,6 +63,7 @@ __all__ = [
     "Task",
     "Tensor",
     "TextDetectionFormat",
+    "TextKernelsFormat",
     "check",
     "path_of_encoder",
     "read",

@@ -21,6 +21,7 @@ from mmort.contract.recognition_format import DECODINGS, RecognitionFormat
 from mmort.contract.segmentation_format import SegmentationFormat
 from mmort.contract.tasks import DETECTION, TASKS
 from mmort.contract.text_detection_format import SHAPES, TextDetectionFormat
+from mmort.contract.text_kernels_format import GROWTHS, TextKernelsFormat
 from mmort.contract.texts import EncoderFile
 from mmort.detections.panoptic import Source
 from mmort.limits import MAX_CHANNELS, MAX_CONTRACT_VERSION, MAX_INPUT_PIXELS, MAX_PADDING_STEP
@@ -41,8 +42,8 @@ It is `BY_TOLERANCE` where outputs were compared from end to end, as there is no
 BY_TOLERANCE = "by tolerance"
 
 PREPROCESSING, CLASSES, MASKS, SEGMENTATION, POSE = "preprocessing", "classes", "masks", "segmentation", "pose"
-RECOGNITION, TEXT_DETECTION = "recognition", "text_detection"
-FOR_CLIENTS = (CLASSES, PREPROCESSING, MASKS, SEGMENTATION, POSE, RECOGNITION, TEXT_DETECTION)
+RECOGNITION, TEXT_DETECTION, TEXT_KERNELS = "recognition", "text_detection", "text_kernels"
+FOR_CLIENTS = (CLASSES, PREPROCESSING, MASKS, SEGMENTATION, POSE, RECOGNITION, TEXT_DETECTION, TEXT_KERNELS)
 """The entries that programs need which run a file on images."""
 
 
@@ -70,6 +71,8 @@ class Metadata:
         How the output ``characters`` of a text recognition becomes a text.
     text_detection : TextDetectionFormat, optional
         How the output ``probability`` of a text detection becomes polygons.
+    text_kernels : TextKernelsFormat, optional
+        How the output ``kernels`` of a text detection becomes polygons.
     palette : tuple of tuple of int, optional
         The colour of each class, red, green, blue, if the data set has some.
     thresholds : mapping, optional
@@ -104,6 +107,7 @@ class Metadata:
     pose: PoseFormat | None = None
     recognition: RecognitionFormat | None = None
     text_detection: TextDetectionFormat | None = None
+    text_kernels: TextKernelsFormat | None = None
     palette: tuple[tuple[int, int, int], ...] | None = None
     thresholds: Mapping[str, Any] | None = None
     angle_version: str | None = None
@@ -153,7 +157,7 @@ def read_metadata(path: str, entries: Mapping[str, str]) -> Metadata:
         by a contract that this one does not know.
     """
     try:
-        version, task = _version_and_task(entries)
+        version, task = version_and_task(entries)
         is_of_mmort = MMORT_VERSION in entries or CONTRACT in entries
         names = (*FOR_CLIENTS, "palette", "texts", *(("thresholds", "layout") if is_of_mmort else ()))
         values = {
@@ -187,7 +191,7 @@ def read_metadata(path: str, entries: Mapping[str, str]) -> Metadata:
         raise ValueError(f"{path}: metadata that mmort cannot read: {error}") from None
 
 
-def _version_and_task(entries: Mapping[str, str]) -> tuple[int, str]:
+def version_and_task(entries: Mapping[str, str]) -> tuple[int, str]:
     """Return the version of a file's contract, and its task."""
     if CONTRACT not in entries:
         return 0, DETECTION.name
@@ -425,11 +429,22 @@ _TEXT_DETECTION: dict[str, Any] = {
 }
 """The entries of "text_detection", the fields of `TextDetectionFormat`."""
 
+_TEXT_KERNELS: dict[str, Any] = {
+    "growth": checks.words(*GROWTHS),
+    "shape": checks.words(*SHAPES),
+    **dict.fromkeys(("min_text", "min_kernel", "min_score"), checks.number(0, 1)),
+    **dict.fromkeys(("min_kernel_area", "min_text_area"), checks.integer(0, 2**31)),
+    "max_distance": checks.number(0, MAX_PADDING_STEP),
+    "scale": checks.number(0, 1),
+}
+"""The entries of "text_kernels", the fields of `TextKernelsFormat`."""
+
 _FORMATS: dict[str, tuple[type[Format], Mapping[str, Any], tuple[str, ...]]] = {
     SEGMENTATION: (SegmentationFormat, _SEGMENTATION, ()),
     POSE: (PoseFormat, _POSE, ("codec", "names")),
     RECOGNITION: (RecognitionFormat, _RECOGNITION, tuple(_RECOGNITION)),
     TEXT_DETECTION: (TextDetectionFormat, _TEXT_DETECTION, ()),
+    TEXT_KERNELS: (TextKernelsFormat, _TEXT_KERNELS, ("growth",)),
 }
 """The formats of outputs by the fields of `Metadata`: the class, its entries, and those of them that it needs."""
 

@@ -99,6 +99,10 @@ POINTS = Tensor(
 )
 CHARACTERS = Tensor("characters", "float32", ("N", "T", "K"), "the probability of each character at each step")
 PROBABILITY = Tensor("probability", "float32", ("N", "H", "W"), "how probable each pixel of input is one of a text")
+KERNELS = Tensor(
+    *("kernels", "float32", ("N", "M", "h", "w")),
+    "logits of texts, and of kernels inside them; of PAN then the embedding of each pixel",
+)
 LOGITS = Tensor("logits", "float32", ("N", "K", "H", "W"), "logits of each class in each pixel of input")
 
 TEXT_INPUTS = (TEXT.name, TEXT_POSITIONS.name, TEXT_SHARES.name)
@@ -202,7 +206,12 @@ POSE = Task(
 
 TEXT_RECOGNITION = Task("text recognition", inputs=(INPUT,), outputs=(CHARACTERS,), forms=((CHARACTERS.name,),))
 
-TEXT_DETECTION = Task("text detection", inputs=(INPUT,), outputs=(PROBABILITY,), forms=((PROBABILITY.name,),))
+TEXT_DETECTION = Task(
+    "text detection",
+    inputs=(INPUT,),
+    outputs=(PROBABILITY, KERNELS),
+    forms=((PROBABILITY.name,), (KERNELS.name,)),
+)
 
 TASKS = {task.name: task for task in (DETECTION, CLASSIFICATION, SEGMENTATION, POSE, TEXT_RECOGNITION, TEXT_DETECTION)}
 """All tasks by name."""

@@ -42,6 +42,15 @@ _OPTIONS = {
 }
 """The options of data sets by the first of their metrics."""
 
+_METRICS = {
+    SegmentationOptions: "IoUMetric",
+    ClassificationOptions: "Accuracy",
+    PoseOptions: "CocoMetric",
+    WordOptions: "WordMetric",
+    HmeanOptions: "HmeanIOUMetric",
+}
+"""The type of the evaluator that has these options; others beside it may have some of the same name."""
+
 _ANNOTATION_SUFFIXES = {".json": "CocoDataset", ".txt": "VOCDataset", ".yaml": "YoloDataset", ".yml": "YoloDataset"}
 """The types of data sets by the suffix of an annotation file that is given instead of the config's."""
 
@@ -245,13 +254,14 @@ def _split_of(entry: Mapping[str, Any]) -> str | None:
 
 
 def _open_poses(config: DetectorConfig, entry: Mapping[str, Any], root: _Root, replaced: _Arguments) -> PoseDataset:
-    """Open a data set of MMPose, if it is measured by the AP of COCO's keypoints."""
+    """Open a data set of MMPose, if it is measured by the AP of COCO's keypoints, or by PCK."""
     for evaluator in config.evaluators:
         converters = [name for name in ("pred_converter", "gt_converter") if evaluator.get(name) is not None]
         kind, of = plain_type(evaluator.get("type")), evaluator.get("iou_type", "keypoints")
-        if kind != "CocoMetric" or of != "keypoints" or converters:
+        if kind != "PCKAccuracy" and (kind != "CocoMetric" or of != "keypoints" or converters):
             raise ValueError(
-                "evaluate: poses are measured by CocoMetric with iou_type='keypoints' and without converters, got "
+                "evaluate: poses are measured by PCKAccuracy, or CocoMetric with iou_type='keypoints' and without "
+                f"converters, got "
                 f"{', '.join([kind, of, *converters])}"
             )
     annotations = replaced.annotation_file or root.path(entry.get("ann_file"))
@@ -274,8 +284,8 @@ def metric_options(config: Mapping[str, Any], dataset: Dataset) -> dict[str, Any
         known.add("iou_thr")
     options: dict[str, Any] = {}
     evaluators = DetectorConfig(config).evaluators
-    if schema is WordOptions:
-        evaluators = [evaluator for evaluator in evaluators if plain_type(evaluator.get("type")) == "WordMetric"]
+    if schema in _METRICS:
+        evaluators = [item for item in evaluators if plain_type(item.get("type")) == _METRICS[schema]]
     for evaluator in evaluators:
         options |= {name: value for name, value in evaluator.items() if name in known}
     if schema is VocOptions and any("type" in evaluator for evaluator in evaluators):  # MMDetection 3's

@@ -1,4 +1,4 @@
-"""Data sets of poses in COCO's format, and the AP of keypoints as MMPose's ``CocoMetric`` measures it."""
+"""Data sets of poses in COCO's format, and the AP and PCK of keypoints as MMPose measures them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ AREA_OF_BOX = 0.53
 
 @dataclass(frozen=True, kw_only=True)
 class PoseOptions:
-    """The options of ``CocoMetric``, by MMPose's names.
+    """The options of ``CocoMetric`` and ``PCKAccuracy``, by MMPose's names.
 
     Parameters
     ----------
@@ -49,6 +49,10 @@ class PoseOptions:
         From which similarity on.
     use_area : bool, default True
         Whether distances are measured by the area of objects; otherwise by that of boxes.
+    thr : float, default 0.05
+        Of PCK: keypoints count that are nearer, as a share of the box's longer side.
+    norm_item : str or sequence of str, default "bbox"
+        Of PCK: what distances are measured by; "head" and "torso" are not supported.
     """
 
     score_mode: ScoreMode = "bbox_keypoint"
@@ -56,23 +60,31 @@ class PoseOptions:
     nms_mode: NmsMode = "oks_nms"
     nms_thr: float = 0.9
     use_area: bool = True
+    thr: float = 0.05
+    norm_item: str | Sequence[str] = "bbox"
 
     def __post_init__(self) -> None:
         for name, choices in (("score_mode", get_args(ScoreMode)), ("nms_mode", get_args(NmsMode))):
             if getattr(self, name) not in choices:
                 raise ValueError(f"evaluate: {name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
-        for name in ("keypoint_score_thr", "nms_thr"):
+        for name in ("keypoint_score_thr", "nms_thr", "thr"):
             if not isinstance(getattr(self, name), Real):
                 raise ValueError(f"evaluate: {name} must be a number, got {getattr(self, name)!r}")
+        if self.norm_item != "bbox" and list(self.norm_item) != ["bbox"]:
+            raise ValueError(f"evaluate: norm_item of PCK must be 'bbox', got {self.norm_item!r}")
 
 
 @dataclass(frozen=True, eq=False)
 class _Boxes:
-    """The boxes of an image, (N, 4): x1, y1, x2, y2, with scores and the ids of their categories."""
+    """The boxes of an image, (N, 4): x1, y1, x2, y2, with scores and the ids of their categories.
+
+    Those of annotations have keypoints, (N, P, 3): x, y, and whether they are labelled.
+    """
 
     boxes: NDArray[np.float32]
     scores: NDArray[np.float32]
     categories: tuple[Any, ...]
+    keypoints: NDArray[np.float32] | None = None
 
 
 class PoseDataset(Dataset):
@@ -95,7 +107,7 @@ class PoseDataset(Dataset):
     """
 
     task: ClassVar[Task] = POSE
-    metric_names: ClassVar[tuple[str, ...]] = ("keypoints",)
+    metric_names: ClassVar[tuple[str, ...]] = ("keypoints", "pck")
 
     def __init__(
         self,
@@ -121,8 +133,10 @@ class PoseDataset(Dataset):
         """Refuse metrics and options that `score` does not have."""
         super().check(metrics, options)
         PoseOptions(**option_values(PoseOptions, options))
-        if metrics:
+        if "keypoints" in metrics:
             coco_library()  # before anything is predicted
+        if "pck" in metrics and any(boxes.keypoints is None for boxes in self._boxes.values()):
+            raise ValueError("evaluate: pck is measured in the boxes of the annotations, but there is a box_file")
 
     def predict(self, predictor: PosePredictor, paths: Sequence[Path]) -> Iterator[Detections]:
         """Yield the poses in the boxes of each image.
@@ -152,9 +166,31 @@ class PoseDataset(Dataset):
         return found
 
     def score(self, results: Sequence[Any], metrics: Sequence[str], options: Mapping[str, Any]) -> Metrics:
-        """Return the AP and AR of keypoints, by MMPose's names: ``coco/AP``."""
-        chosen, sigmas = PoseOptions(**option_values(PoseOptions, options)), np.array(self._sigmas, np.float32)
-        rows = []
+        """Return the AP and AR of keypoints, by MMPose's names: ``coco/AP``; and ``PCK``."""
+        chosen = PoseOptions(**option_values(PoseOptions, options))
+        figures = self._precisions(results, chosen) if "keypoints" in metrics else {}
+        return Metrics(figures | ({"PCK": self._share_of_correct(results, chosen.thr)} if "pck" in metrics else {}))
+
+    def _share_of_correct(self, results: Sequence[Any], limit: float) -> float:
+        """Return the mean over keypoints of the share that is nearer than a share of the box's longer side."""
+        near, labelled = [], []
+        for image, found in zip(self.images, results, strict=True):
+            boxes = self._boxes.get(coco_format.id_key(image.id))
+            if boxes is None or boxes.keypoints is None:
+                continue
+            sides = (boxes.boxes[:, 2:] - boxes.boxes[:, :2]).max(axis=1)[:, None, None]
+            distances = np.linalg.norm((found.keypoints[..., :2] - boxes.keypoints[..., :2]) / sides, axis=-1)
+            near.append(distances < limit)
+            labelled.append(boxes.keypoints[..., 2] > 0)
+        if not labelled:
+            return 0.0
+        counted = np.concatenate(labelled)
+        hits, counts = (np.concatenate(near) & counted).sum(axis=0), counted.sum(axis=0)
+        return float((hits[counts > 0] / counts[counts > 0]).mean())
+
+    def _precisions(self, results: Sequence[Any], chosen: PoseOptions) -> dict[str, float]:
+        """Return the AP and AR of keypoints."""
+        sigmas, rows = np.array(self._sigmas, np.float32), []
         for image, found in zip(self.images, results, strict=True):
             key = coco_format.id_key(image.id)
             if key not in self._boxes:
@@ -174,8 +210,7 @@ class PoseDataset(Dataset):
                 for index in kept
             ]
         values = _average_precisions(self._truth(), rows, sigmas, use_area=chosen.use_area)
-        figures = {f"coco/{name}": float(value) for name, value in zip(FIGURES, values, strict=True)}
-        return Metrics(figures)
+        return {f"coco/{name}": float(value) for name, value in zip(FIGURES, values, strict=True)}
 
     def _category(self, id: Any) -> int:
         """Return the number of a category, from 1 on."""
@@ -224,7 +259,7 @@ def _boxes_of_annotations(annotations: Mapping[str, Any]) -> dict[Any, _Boxes]:
         coco_format.id_key(image["id"]): [coco_format.number(image[side]) for side in ("width", "height")]
         for image in annotations["images"]
     }
-    rows: dict[Any, list[tuple[Any, Any]]] = {}
+    rows: dict[Any, list[tuple[Any, Any, Any]]] = {}
     for entry in annotations["annotations"]:
         key = coco_format.id_key(entry["image_id"])
         x, y, width, height = _sides_of(entry)
@@ -234,11 +269,13 @@ def _boxes_of_annotations(annotations: Mapping[str, Any]) -> dict[Any, _Boxes]:
         is_labelled = has_points and entry.get("num_keypoints") not in (0, "0")
         is_empty = (box[2:] <= box[:2]).any() or not is_labelled
         if not is_empty and not coco_format.flag(entry.get("iscrowd")):
-            rows.setdefault(key, []).append((box, entry["category_id"]))
-    return {
-        key: _Boxes(np.stack([box for box, _ in found]), np.ones(len(found), np.float32), tuple(id for _, id in found))
-        for key, found in rows.items()
-    }
+            keypoints = np.array(entry["keypoints"], np.float32).reshape(-1, 3)
+            rows.setdefault(key, []).append((box, entry["category_id"], keypoints))
+    made = {}
+    for key, found in rows.items():
+        boxes, ids, points = zip(*found, strict=True)
+        made[key] = _Boxes(np.stack(boxes), np.ones(len(found), np.float32), ids, np.stack(points))
+    return made
 
 
 def _boxes_of_file(path: Path) -> dict[Any, _Boxes]:

@@ -30,7 +30,7 @@ def read_inputs(
         The ONNX file of the model.
     files : iterable of paths
         ``.npz`` files of arrays by the names of the inputs, and images, which are preprocessed as the metadata of the
-        model says.
+        model says: an image is one box of a file of poses, and of windows the one in the middle is taken.
     against : sequence of paths, optional
         Models that the model is compared with: if one of them does not take the sizes of images, they are left out.
     libraries : sequence of paths, optional
@@ -119,12 +119,14 @@ def _image_reader(
     libraries: Sequence[str | os.PathLike[str]],
 ) -> Callable[[str | os.PathLike[str]], list[NDArray[Any]]]:
     """Return a function that reads an image as a set of a model's inputs."""
-    from mmort.contract import Interface
+    from mmort.contract import POSE, Interface, SegmentationFormat
     from mmort.contract.detector import takes_img_shape
+    from mmort.images import read_image
     from mmort.onnx.verify.sessions import open_session
-    from mmort.predict.engines.network import ADVICE_WITH_CONFIG
+    from mmort.predict.engines.network import ADVICE_WITH_CONFIG, task_of
     from mmort.predict.engines.onnxruntime import OnnxRuntime
     from mmort.predict.fixed_size import fit
+    from mmort.predict.poses import PosePredictor
 
     network = OnnxRuntime(path)
     preprocessing = network.preprocessing
@@ -138,10 +140,21 @@ def _image_reader(
             f"{os.fspath(path)} has inputs for words, which images do not fill; pass arrays in .npz files, or a file "
             "that was exported with --texts"
         )
+    segmentation = network.contract.metadata.segmentation or SegmentationFormat()
+    poses = PosePredictor(network) if task_of(network) is POSE else None
     interfaces = [Interface.of_session(open_session(file, libraries)) for file in against]
     count = 2 if network.contract.takes_img_shape and all(map(takes_img_shape, interfaces)) else 1
 
     def read(file: str | os.PathLike[str]) -> list[NDArray[Any]]:
-        return list(fit(*preprocessing.batch([preprocessing(file)]), network.input_shape)[:count])
+        if poses is None:
+            prepared = preprocessing(file)
+        else:
+            pixels = read_image(file)
+            ((_, prepared),) = poses.crops(pixels, [[0, 0, *pixels.shape[1::-1]]])
+        input, img_shape = preprocessing.batch([prepared])
+        windows = segmentation.windows(*input.shape[:1:-1])
+        left, top, right, bottom = windows[len(windows) // 2]
+        window = np.ascontiguousarray(input[:, :, top:bottom, left:right])
+        return list(fit(window, img_shape, network.input_shape)[:count])
 
     return read

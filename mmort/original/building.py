@@ -163,27 +163,12 @@ def _import_parts(config: Config, package: Package) -> None:
     names = entry.get("imports", ()) if isinstance(entry, Mapping) else ()
     for name in (names,) if isinstance(names, str) else names:
         module = str(name).partition(".")[0]
-        if module == "mmdet":  # Mask2Former of MMSegmentation has parts of it
-            _import_mmdet(package)
-            continue
         if module not in PACKAGES:
             raise ValueError(
                 f"export: custom_imports of {name!r} is not followed, as only OpenMMLab's packages are; "
                 f"--import FILE.py runs a file that registers parts of your own in {package.name}'s registries"
             )
         import_package(PACKAGES[module])
-
-
-def _import_mmdet(package: Package) -> None:
-    """Import MMDetection's models, which register themselves."""
-    try:
-        with quiet():
-            importlib.import_module("mmdet.models")
-    except ImportError as error:
-        raise ImportError(
-            f"this model of {package.name} has parts of MMDetection, which cannot be imported: {error}; "
-            f"{package.command} mmdet==3.3.0 pycocotools shapely"
-        ) from error
 
 
 def described(value: Any) -> Any:

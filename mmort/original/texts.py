@@ -9,9 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mmort.contract import TEXT_DETECTION, TEXT_RECOGNITION, RecognitionFormat, TextDetectionFormat
+from mmort.contract import (
+    TEXT_DETECTION,
+    TEXT_RECOGNITION,
+    RecognitionFormat,
+    TextDetectionFormat,
+    TextKernelsFormat,
+)
 from mmort.contract.recognition_format import Decoding
-from mmort.contract.tasks import CHARACTERS, PROBABILITY
+from mmort.contract.tasks import CHARACTERS, KERNELS, PROBABILITY
+from mmort.contract.text_kernels_format import Growth
 from mmort.original.adapters import ALLOWED_DISTANCE, Adapter, Run
 from mmort.original.building import Original
 from mmort.original.cut import arguments_at
@@ -23,12 +30,12 @@ _DECODINGS: dict[str, Decoding] = {"CTCPostProcessor": "ctc", "AttentionPostproc
 
 
 class _OfMMOCR(Adapter):
-    """A model of MMOCR: up to the postprocessor of its last part, which takes probabilities."""
+    """A model of MMOCR: up to the postprocessor of its last part, which takes probabilities or maps."""
 
     part: ClassVar[str]
     """The attribute of the model whose postprocessor is the cut."""
-    dimensions: ClassVar[str]
-    """What there is a probability for, in three dimensions."""
+    dimensions: ClassVar[str] = "NHW"
+    """Of what the postprocessor takes."""
 
     def __init__(self, original: Original) -> None:
         super().__init__(original)
@@ -36,13 +43,11 @@ class _OfMMOCR(Adapter):
         self.postprocessor = self.last.postprocessor
 
     def forward(self, input: Tensor) -> Tensor:
-        """Return the probabilities that the postprocessor takes."""
-        probabilities, *_ = arguments_at(
-            self.last, "postprocessor", lambda: self.model.predict(input, UnknownSamples())
-        )
-        if not isinstance(probabilities, Tensor) or probabilities.ndim != 3:
-            raise ValueError(f"export: the original's {self.part} must give a probability for each {self.dimensions}")
-        return probabilities
+        """Return the tensor that the postprocessor takes."""
+        taken, *_ = arguments_at(self.last, "postprocessor", lambda: self.model.predict(input, UnknownSamples()))
+        if not isinstance(taken, Tensor) or taken.ndim != len(self.dimensions):
+            raise ValueError(f"export: the original's {self.part} must give one tensor ({', '.join(self.dimensions)})")
+        return taken
 
     def predict(self, input: Tensor, samples: Any, file: Run | None = None) -> list[Any]:
         """Return the original's data samples."""
@@ -56,7 +61,7 @@ class TextRecognition(_OfMMOCR):
 
     task = TEXT_RECOGNITION
     output_names = (CHARACTERS.name,)
-    part, dimensions = "decoder", "character at each step"
+    part, dimensions = "decoder", "NTK"
 
     def __init__(self, original: Original) -> None:
         super().__init__(original)
@@ -102,16 +107,14 @@ class TextDetection(_OfMMOCR):
 
     task = TEXT_DETECTION
     output_names = (PROBABILITY.name,)
-    part, dimensions = "det_head", "pixel"
+    part = "det_head"
 
     def __init__(self, original: Original) -> None:
         super().__init__(original)
         kind, test_cfg = type(self.postprocessor).__name__, self.postprocessor.test_cfg
-        if kind != "DBPostprocessor":
-            raise ValueError(f"export: the head's postprocessor must be DBPostprocessor, got {kind}")
         if list(self.postprocessor.rescale_fields or ()) != ["polygons"] or test_cfg:
             raise ValueError(
-                "export: DBPostprocessor must have rescale_fields=['polygons'] and no test_cfg, got "
+                f"export: {kind} must have rescale_fields=['polygons'] and no test_cfg, got "
                 f"{self.postprocessor.rescale_fields} and {test_cfg}"
             )
 
@@ -159,9 +162,43 @@ class TextDetection(_OfMMOCR):
         return f"{len(expected[0])} texts, corners differ by at most {pixels:.1e} pixels, scores by {scores:.1e}"
 
 
+class TextKernels(TextDetection):
+    """A text detection of MMOCR whose texts grow from kernels: logits, and perhaps embeddings, (N, M, h, w)."""
+
+    output_names = (KERNELS.name,)
+    dimensions = "NMhw"
+
+    def metadata(self) -> dict[str, Any]:
+        """Return how kernels become polygons."""
+        made = self.postprocessor
+        format = TextKernelsFormat(
+            _GROWTHS[type(made).__name__],
+            made.text_repr_type,
+            made.min_text_confidence,
+            made.min_kernel_confidence,
+            made.score_threshold,
+            getattr(made, "min_kernel_area", 0),
+            made.min_text_area,
+            made.distance_threshold,
+            made.downsample_ratio,
+        )
+        return {"classes": ("text",), "text_kernels": format}
+
+
+_GROWTHS: dict[str, Growth] = {"PSEPostprocessor": "pse", "PANPostprocessor": "pan"}
+"""How the postprocessors of MMOCR let texts grow from kernels."""
+
+_DETECTIONS = {"DBPostprocessor": TextDetection, **dict.fromkeys(_GROWTHS, TextKernels)}
+"""What becomes the file of a text detection, by its postprocessor."""
+
+
 def text_adapter(original: Original) -> Adapter:
     """Return what becomes the file of a model of MMOCR, by its last part."""
-    for adapter in (TextRecognition, TextDetection):
-        if hasattr(original.model, adapter.part):
-            return adapter(original)
+    if hasattr(original.model, TextRecognition.part):
+        return TextRecognition(original)
+    if hasattr(original.model, TextDetection.part):
+        kind = type(original.model.det_head.postprocessor).__name__
+        if kind not in _DETECTIONS:
+            raise ValueError(f"export: the head's postprocessor must be one of {', '.join(_DETECTIONS)}, got {kind}")
+        return _DETECTIONS[kind](original)
     raise ValueError(f"export: {type(original.model).__name__} is neither a text detection nor a text recognition")

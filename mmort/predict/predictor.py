@@ -32,6 +32,7 @@ from mmort.contract import (
     TextDetectionFormat,
 )
 from mmort.contract.names import as_names
+from mmort.contract.tasks import KERNELS
 from mmort.detections.detections import Detections
 from mmort.images import Image, decode_image
 from mmort.predict.classification import ClassPostprocessing
@@ -45,6 +46,7 @@ from mmort.predict.reading import Chunk, Reader
 from mmort.predict.recognition import TextPostprocessing
 from mmort.predict.segmentation import SegmentationPostprocessing, logits_of
 from mmort.predict.text_detection import TextDetectionPostprocessing
+from mmort.predict.text_kernels import TextKernelsPostprocessing
 from mmort.predict.video import is_video
 
 ImageSource: TypeAlias = Image | str | os.PathLike[str] | bytes
@@ -67,7 +69,12 @@ def _refuse_video(path: str | os.PathLike[str]) -> None:
 
 
 _Postprocessing: TypeAlias = (
-    Postprocessing | ClassPostprocessing | SegmentationPostprocessing | TextDetectionPostprocessing | TextPostprocessing
+    Postprocessing
+    | ClassPostprocessing
+    | SegmentationPostprocessing
+    | TextDetectionPostprocessing
+    | TextKernelsPostprocessing
+    | TextPostprocessing
 )
 
 
@@ -84,9 +91,13 @@ def _postprocessing(network: Network, classes: tuple[str, ...], score_threshold:
             raise ValueError(f"Predictor: {network.path} has no recognition in its metadata, which has the characters")
         return TextPostprocessing(classes, score_threshold, metadata.recognition)
     if task_of(network) is TEXT_DETECTION:
-        of_text, preprocessing = metadata.text_detection or TextDetectionFormat(), metadata.preprocessing
-        color_type = "color" if preprocessing is None else preprocessing.color_type
-        return TextDetectionPostprocessing(classes, score_threshold, of_text, color_type)
+        color_type = "color" if metadata.preprocessing is None else metadata.preprocessing.color_type
+        if KERNELS.name not in network.contract.outputs:
+            format_of_text = metadata.text_detection or TextDetectionFormat()
+            return TextDetectionPostprocessing(classes, score_threshold, format_of_text, color_type)
+        if metadata.text_kernels is None:
+            raise ValueError(f"Predictor: {network.path} has no text_kernels in its metadata, by which texts grow")
+        return TextKernelsPostprocessing(classes, score_threshold, metadata.text_kernels, color_type)
     assert task_of(network) is SEGMENTATION
     format = metadata.segmentation or SegmentationFormat()
     return SegmentationPostprocessing(classes, score_threshold, format, metadata.palette)

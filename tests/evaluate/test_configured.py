@@ -12,6 +12,7 @@ from PIL import Image
 
 from mmort.configs import class_names
 from mmort.evaluate import (
+    ClassificationDataset,
     Coco90Dataset,
     CocoDataset,
     DatasetWarning,
@@ -327,6 +328,17 @@ def classification(root, **entries):
     dataset = dataset_of({"default_scope": "mmpretrain", "test_dataloader": {"dataset": entry}}, classes=("x", "y"))
     paths = [image.path.relative_to(root).as_posix() for image in dataset.images]
     return list(zip(paths, dataset.labels, strict=True))
+
+
+def test_options_of_other_metrics(tmp_path):
+    """Those of an evaluator beside that of the figures, which have the same name, are not taken."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        Image.fromarray(np.zeros((4, 4, 3), np.uint8)).save(tmp_path / name / "x.png")
+    dataset = ClassificationDataset(tmp_path)
+    of_accuracy, other = {"type": "Accuracy", "topk": (1, 2)}, {"type": "SingleLabelMetric", "thrs": 0.9}
+    for evaluators in ([of_accuracy, other], [other, of_accuracy]):
+        assert metric_options({"test_evaluator": evaluators}, dataset) == {"topk": (1, 2)}
 
 
 def test_parts_of_imagenet(tmp_path):

@@ -3,33 +3,18 @@
 import json
 
 import numpy as np
-import onnx
-import onnx.helper as oh
 import pytest
 
 from mmort import Detections
 from mmort.cli import main
-from mmort.contract import (
-    CLASSIFICATION,
-    POSE,
-    SEGMENTATION,
-    TEXT_DETECTION,
-    TEXT_RECOGNITION,
-    Metadata,
-    PoseFormat,
-    Preprocessing,
-    RecognitionFormat,
-    write_entries,
-)
+from mmort.contract import CLASSIFICATION, POSE, SEGMENTATION, TEXT_DETECTION, TEXT_RECOGNITION
 from mmort.evaluate import ClassificationDataset, UnlabelledDataset
 from mmort.evaluate.dataset import DatasetImage
 from mmort.evaluate.parity import Column, Parity, ParityOptions, ResultComparison, parity
 from mmort.evaluate.parity.task_comparison import MEASURES
 from mmort.images import write_image
 from mmort.predict import Classes, OnnxRuntime, Predictor, RecognizedText, SegmentationMap, TextRegions
-
-NAMES = "cat", "dog", "owl"
-SIZE = 24, 32
+from tests.predict.tiny_tasks import NAMES, SIZE, write
 
 
 def counts(task, reference, found):
@@ -124,55 +109,6 @@ def test_percent():
     comparison = ResultComparison("other", measure=MEASURES[SEGMENTATION.name])
     column = Column({"mIoU": 60.0, "aAcc": 80.0}, {"mIoU": 0.04, "aAcc": 0.06}, comparison, max_figure=100.0)
     assert column.differing_metrics == ["aAcc"]
-
-
-OUTPUTS = {
-    CLASSIFICATION: (
-        "scores",
-        ["batch", 3],
-        [("ReduceMean", {"axes": [2, 3], "keepdims": 0}), ("Softmax", {"axis": 1})],
-    ),
-    SEGMENTATION: ("logits", ["batch", 3, *SIZE], []),
-    POSE: ("heatmaps", ["batch", 3, *SIZE], []),
-    TEXT_DETECTION: ("probability", ["batch", *SIZE], [("ReduceMean", {"axes": [1], "keepdims": 0}), ("Sigmoid", {})]),
-    TEXT_RECOGNITION: (
-        *("characters", ["batch", SIZE[1], 3]),
-        [
-            ("ReduceMean", {"axes": [2], "keepdims": 0}),
-            ("Transpose", {"perm": [0, 2, 1]}),
-            ("Softmax", {"axis": 2}),
-        ],
-    ),
-}
-"""The output of a small file of each task, its sizes, and what makes it of three channels."""
-
-
-def write(path, task, bias=0.0):
-    """Write a file that convolves; the bias is the first channel's."""
-    name, sizes, operators = OUTPUTS[task]
-    weights = np.eye(3, dtype=np.float32)[:, :, None, None] / 60
-    numbers = {"weights": weights, "bias": np.array([bias, 0, 0], np.float32)}
-    nodes, value = [oh.make_node("Conv", ["input", "weights", "bias"], ["0"])], "0"
-    for index, (operator, attributes) in enumerate((*operators, ("Identity", {})), 1):
-        output = name if operator == "Identity" else str(index)
-        nodes.append(oh.make_node(operator, [value], [output], **attributes))
-        value = output
-    graph = oh.make_graph(
-        *(nodes, task.name.replace(" ", "_")),
-        [oh.make_tensor_value_info("input", 1, ["batch", 3, *SIZE])],
-        [oh.make_tensor_value_info(name, 1, sizes)],
-        [onnx.numpy_helper.from_array(array, key) for key, array in numbers.items()],
-    )
-    model = oh.make_model(graph, opset_imports=[oh.make_opsetid("", 17)], ir_version=8)
-    metadata = Metadata(
-        task=task.name,
-        classes=NAMES if task in (CLASSIFICATION, SEGMENTATION) else None,
-        preprocessing=Preprocessing(size=SIZE[::-1], keep_ratio=False, mean=(128, 128, 128)),
-        pose=PoseFormat("heatmaps", NAMES) if task is POSE else None,
-        recognition=RecognitionFormat("attention", tuple("abc")) if task is TEXT_RECOGNITION else None,
-    )
-    oh.set_model_props(model, write_entries(metadata))
-    onnx.save(model, path)
 
 
 @pytest.fixture

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import mmort.onnx
-from mmort.predict import write_image
-from tests.predict import tiny_detector
+from mmort.contract import POSE, SEGMENTATION, Preprocessing, SegmentationFormat
+from mmort.predict import PosePredictor, write_image
+from tests.predict import tiny_detector, tiny_tasks
 from tests.predict.tiny_open_vocabulary import save_detector, save_encoder
 
 
@@ -68,3 +69,23 @@ def test_images_do_not_fill_inputs_for_words(tmp_path, image):
     np.savez(tmp_path / "arrays.npz", input=np.ones((1, 3, 16, 32), np.float32), **words)
     (inputs,) = mmort.onnx.read_inputs(model, [tmp_path / "arrays.npz"])
     assert len(inputs) == 1 + len(words)
+
+
+def test_an_image_is_a_box_of_a_pose(tmp_path):
+    """Cut out as MMPose does, not stretched."""
+    tiny_tasks.write(tmp_path / "x.onnx", POSE)
+    image = np.random.default_rng(0).integers(0, 256, (20, 60, 3), dtype=np.uint8)
+    write_image(tmp_path / "x.png", image)
+    ((input,),) = mmort.onnx.read_inputs(tmp_path / "x.onnx", [tmp_path / "x.png"])
+    ((_, expected),) = PosePredictor(tmp_path / "x.onnx").crops(image, [[0, 0, 60, 20]])
+    np.testing.assert_array_equal(input, expected.input[None])
+
+
+def test_the_window_in_the_middle(tmp_path):
+    preprocessing = Preprocessing(size=(96, 24), keep_ratio=False)
+    segmentation = SegmentationFormat(window=tiny_tasks.SIZE[::-1], stride=(16, 24))
+    tiny_tasks.write(tmp_path / "x.onnx", SEGMENTATION, preprocessing=preprocessing, segmentation=segmentation)
+    image = np.random.default_rng(0).integers(0, 256, (24, 96, 3), dtype=np.uint8)
+    write_image(tmp_path / "x.png", image)
+    ((input,),) = mmort.onnx.read_inputs(tmp_path / "x.onnx", [tmp_path / "x.png"])
+    np.testing.assert_array_equal(input[0], image[:, 32:64].transpose(2, 0, 1))

@@ -12,16 +12,18 @@ import onnxruntime
 import pytest
 
 import mmort.onnx
+from mmort.contract import SEGMENTATION, Metadata, write_entries
 from mmort.onnx.graph.patterns import name_nodes, name_of
 from mmort.onnx.quantize.calibration import Sample, ranges
 from mmort.onnx.quantize.choice import layers_to_leave, quantized_nodes, silu_inputs
 from mmort.onnx.quantize.costs import detection_loss, layer_errors
 from mmort.onnx.quantize.folding import fold_normalizations
+from mmort.onnx.quantize.measures import label_loss, measure_of, overlap_loss
 from mmort.predict import Preprocessing
 from tests.cli.running import misused, refused, run
 from tests.front_ends import make_session
 from tests.onnx.tiny_transformer import scenes, transformer
-from tests.predict import tiny_detector
+from tests.predict import tiny_detector, tiny_tasks
 
 node = oh.make_node
 SIZES = {"stem": (8, 3), "deep": (8, 8), "side": (8, 8), "tower": (8, 8), "score": (2, 8), "box": (4, 8)}
@@ -562,12 +564,12 @@ def test_layers_that_cost_too_much(tmp_path, rng, form):
     onnx.save(model, tmp_path / "model.onnx")
     result = mmort.onnx.quantize(tmp_path / "model.onnx", tmp_path / "int8.onnx", sets)
     assert result.quantized == ("second",)
-    assert result.reasons["integers change the detections too much"] == ("first",)
+    assert result.reasons["integers change the results too much"] == ("first",)
     assert 0 < result.loss < 0.1
     anything = mmort.onnx.quantize(tmp_path / "model.onnx", tmp_path / "all.onnx", sets, max_loss=1.0)
     assert anything.quantized == ("first", "second")
     assert anything.loss > 0.1
-    with pytest.raises(ValueError, match=r"quantize: integers in any layer change the detections by more than 0; "):
+    with pytest.raises(ValueError, match=r"quantize: integers in any layer change the results by more than 0; "):
         mmort.onnx.quantize(tmp_path / "model.onnx", tmp_path / "no.onnx", sets, max_loss=0.0)
     assert not (tmp_path / "no.onnx").exists()
     with pytest.raises(ValueError, match=r"quantize: max_loss must be from 0 to 1, got 1.5"):
@@ -615,6 +617,62 @@ def test_how_much_of_detections_is_lost():
     rotated = np.array([[[5, 5, 10, 4, 0.1, 0.8]]], np.float32)
     turned = np.array([[[5, 5, 4, 10, 0.1 + np.pi / 2, 0.8]]], np.float32)
     assert detection_loss([(rotated, labels[:, :1])], [(turned, labels[:, :1])]) == pytest.approx(0, abs=1e-5)
+
+
+def test_how_much_of_other_results_is_lost():
+    before, after = np.array([[0.5, 0.25, 0.25]], np.float32), np.array([[0.25, 0.25, 0.5]], np.float32)
+    assert overlap_loss([[before]], [[before]]) == 0
+    assert overlap_loss([[before]], [[after]]) == pytest.approx(1 - 0.75 / 1.25)
+    assert overlap_loss([[before, before]], [[before, after]]) == pytest.approx(1 - 1.75 / 2.25)
+    assert overlap_loss([[-before]], [[before]]) == 1  # what is below 0 is no part of a heatmap
+    assert overlap_loss([[-before]], [[-after]]) == 0
+    logits = np.array([[[[0, 1, 2, 3]], [[3, 2, 1, 0]]]], np.float32)
+    assert label_loss([[logits]], [[logits[:, ::-1]]]) == 1
+    assert label_loss([[logits]], [[logits + np.array([0, 0.5], np.float32).reshape(1, 2, 1, 1)]]) == 0
+    assert label_loss([[logits]], [[logits + np.array([0, 1.5], np.float32).reshape(1, 2, 1, 1)]]) == 0.25
+    one = np.array([[[[-1, 1, 2, -3]]]], np.float32)
+    assert label_loss([[one]], [[one + 2]]) == 0.25
+
+
+@pytest.mark.parametrize(
+    ("task", "outputs", "unit"),
+    [
+        ("detection", ("dets", "labels"), None),  # a float output is not labels
+        ("classification", ("scores",), "probabilities"),
+        ("classification", ("logits",), None),
+        ("segmentation", ("logits",), "pixels"),
+        ("keypoints", ("simcc_x", "simcc_y"), "scores of keypoints"),
+        ("keypoints", ("heatmaps",), "scores of keypoints"),
+        ("keypoints", ("points",), None),
+        ("text recognition", ("characters",), "probabilities"),
+        ("text detection", ("probability",), "probabilities"),
+        ("text detection", ("kernels",), None),
+    ],
+)
+def test_what_is_measured(task, outputs, unit):
+    values = [oh.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in outputs]
+    model = oh.make_model(oh.make_graph([], "x", [], values))
+    oh.set_model_props(model, write_entries(Metadata(task=task)))
+    measure = measure_of(model)
+    assert (measure and measure.unit) == unit
+    del model.metadata_props[:]
+    assert measure_of(model) is None  # a file of others may have outputs of these names
+
+
+def test_a_classifier_with_products(tmp_path, rng):
+    """They are chosen by the probabilities."""
+    model = transformer(rng)
+    names = [made.name for made in model.graph.node]
+    del model.graph.node[names.index("rows_of_image") + 1 :], model.graph.output[:]
+    model.graph.node.append(node("ReduceMean", ["i"], ["mean"], "mean", axes=[1], keepdims=0))
+    model.graph.node.append(node("Softmax", ["mean"], ["scores"], "softmax", axis=1))
+    model.graph.output.append(oh.make_tensor_value_info("scores", onnx.TensorProto.FLOAT, None))
+    oh.set_model_props(model, write_entries(Metadata(task="classification")))
+    onnx.save(model, tmp_path / "model.onnx")
+    result = mmort.onnx.quantize(tmp_path / "model.onnx", tmp_path / "int8.onnx", scenes(rng))
+    assert result.quantized == ("first", "second")
+    assert str(result).splitlines()[0].endswith(f"; probabilities change by {result.loss:.1%}")
+    assert 0 < result.loss < 0.1
 
 
 @pytest.mark.parametrize("count", [0, 3, 4, 5, 40, 63])
@@ -675,6 +733,14 @@ def test_the_command_measures_both_files(tmp_path, rng, photos):
     assert "--img-dir and --data-root are for a data set, which --ann names" in misused(
         *arguments, "--force", "--img-dir", photos
     )
+
+
+def test_data_sets_are_for_detectors(tmp_path, photos):
+    file = tmp_path / "x.onnx"
+    tiny_tasks.write(file, SEGMENTATION)
+    command = "quantize", file, "--calibrate", photos, "--output", tmp_path / "int8.onnx"
+    message = misused(*command, "--ann", tmp_path / "x.json", "--img-dir", photos)
+    assert f"--ann is for detectors, got a file of segmentation: mmort parity {file} " in message
 
 
 @pytest.mark.parametrize(("kind", "is_refused"), [("float labels", False), ("a row for each class", True)])

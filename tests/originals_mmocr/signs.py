@@ -18,12 +18,29 @@ NETWORKS = {
         f"type='DBNet', backbone={_RESNET.format(depth=50, base=4, more=_DCN)}, "
         f"neck={_NECK.format(channels=[16, 32, 64, 128], more=_FUSION)}"
     ),
+    "PSENet": f"type='PSENet', backbone={_RESNET.format(depth=18, base=8, more='')}, "
+    "neck=dict(type='FPNF', in_channels=[8, 16, 32, 64], out_channels=256, fusion_type='concat')",
+    "PAN": f"type='PANet', backbone={_RESNET.format(depth=18, base=8, more='')}, "
+    "neck=dict(type='FPEM_FFM', in_channels=[8, 16, 32, 64], conv_out=8)",
+}
+DB = "dict(type='DBHead', in_channels=32, module_loss=dict(type='DBModuleLoss'), postprocessor={postprocessor})"
+HEADS = {
+    "DBNet": DB,
+    "DBNet++": DB,
+    "PSENet": (
+        "dict(type='PSEHead', in_channels=[256], hidden_dim=16, out_channel=7, "
+        "module_loss=dict(type='PSEModuleLoss'), postprocessor={postprocessor})"
+    ),
+    "PAN": (
+        "dict(type='PANHead', in_channels=[8, 8, 8, 8], hidden_dim=16, out_channel=6, "
+        "module_loss=dict(type='PANModuleLoss'), postprocessor={postprocessor})"
+    ),
 }
 CONFIG = """
 default_scope = "mmocr"
 model = dict(
     {network},
-    det_head=dict(type="DBHead", in_channels=32, module_loss=dict(type="DBModuleLoss"), postprocessor={postprocessor}),
+    det_head={head},
     data_preprocessor=dict(
         type="TextDetDataPreprocessor", mean=[123.0, 116.0, 103.0], std=[58.0, 57.0, 57.0], bgr_to_rgb=True,
         pad_size_divisor=32,
@@ -78,6 +95,6 @@ def write(folder, count, seed):
 def config(folder, root, network="DBNet", scale=(256, 160), postprocessor="dict(type='DBPostprocessor')"):
     """Write a config; return its path."""
     path = folder / "config.py"
-    described = NETWORKS[network]
-    path.write_text(CONFIG.format(network=described, scale=scale, root=str(root), postprocessor=postprocessor))
+    head = HEADS[network].format(postprocessor=postprocessor)
+    path.write_text(CONFIG.format(network=NETWORKS[network], head=head, scale=scale, root=str(root)))
     return path

@@ -65,8 +65,33 @@ def test_deformable_convolutions(trained, tmp_path):
     config = signs.config(tmp_path, images, network="DBNet++", scale=(160, 96))
     model, settings = original.build(config)
     original.save(model, tmp_path / "x.pth")
-    export(config, tmp_path / "x.pth", tmp_path / "x.onnx", progress=lambda line: None)
-    assert same_polygons(tmp_path / "x.onnx", model, settings) > 10
+    file, standard = tmp_path / "x.onnx", tmp_path / "standard.onnx"
+    export(config, tmp_path / "x.pth", file, progress=lambda line: None)
+    assert same_polygons(file, model, settings) > 10
+    assert main(["portable", str(file), "--portable=inlined", "--output", str(standard)]) == 0
+    assert main(["parity", str(file), str(standard), str(config), "--report", str(tmp_path / "x.html")]) == 0
+
+
+PSE = "dict(type='PSEPostprocessor', min_kernel_confidence=0.3"
+KERNELS = [
+    ("PSENet", f"{PSE})"),
+    ("PSENet", f"{PSE}, min_kernel_area=9, min_text_area=40, score_threshold=0.7)"),
+    ("PAN", "dict(type='PANPostprocessor')"),
+    ("PAN", "dict(type='PANPostprocessor', text_repr_type='quad', min_text_confidence=0.6, distance_threshold=1.0)"),
+]
+
+
+@pytest.mark.parametrize(("network", "postprocessor"), KERNELS)
+def test_texts_that_grow_from_kernels(trained, tmp_path, network, postprocessor):
+    """Of random weights, which have texts of all forms, and of networks that were trained on signs."""
+    images, _, _ = trained
+    config = signs.config(tmp_path, images, network=network, postprocessor=postprocessor)
+    model, settings = original.train_detection(config, steps=60) if network == "PAN" else original.build(config)
+    original.save(model, tmp_path / "x.pth")
+    lines = []
+    export(config, tmp_path / "x.pth", tmp_path / "x.onnx", progress=lines.append)
+    assert any("corners differ by at most 0.0e+00 pixels" in line for line in lines)
+    assert same_polygons(tmp_path / "x.onnx", model, settings) > 5
 
 
 def test_reading(trained, tmp_path, capsys):
@@ -116,7 +141,7 @@ def test_the_guide(trained, tmp_path, monkeypatch):
 def test_other_postprocessors_are_refused(trained, tmp_path):
     images, checkpoint, _ = trained
     for postprocessor, message in (
-        ("dict(type='PANPostprocessor')", "must be DBPostprocessor, got PANPostprocessor"),
+        ("dict(type='TextSnakePostprocessor')", "must be one of DBPostprocessor, .*, got TextSnakePostprocessor"),
         ("dict(type='DBPostprocessor', rescale_fields=[])", r"must have rescale_fields=\['polygons'\]"),
     ):
         config = signs.config(tmp_path, images, postprocessor=postprocessor)

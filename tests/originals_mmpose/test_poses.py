@@ -99,6 +99,12 @@ def test_a_trained_network_and_the_command(figures, tmp_path, capsys):
     measured = json.loads(figures_file.read_text())
     assert measured == pytest.approx(expected, abs=1e-4)
     assert measured["coco/AP"] > 0.5
+    path.write_text(path.read_text() + "\ntest_evaluator = [test_evaluator, dict(type='PCKAccuracy', thr=0.06)]\n")
+    settings.test_evaluator = {"type": "PCKAccuracy", "thr": 0.06}
+    command = ["test", str(path), str(file), "--eval", "pck", "--metrics-json", str(figures_file), "--force"]
+    assert main(command) == 0
+    assert json.loads(figures_file.read_text()) == pytest.approx(original.figures(model, settings), abs=1e-4)
+    assert 0.2 < json.loads(figures_file.read_text())["PCK"] < 1
     capsys.readouterr()
     assert main(["predict", str(file), str(figures / "images/000.png"), "--json"]) == 0
     printed = capsys.readouterr()

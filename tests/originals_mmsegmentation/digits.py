@@ -84,6 +84,12 @@ NETWORKS = {
         RESNET,
         f"dict(type='DMHead', in_channels=64, in_index=3, channels=8, filter_sizes=(1, 3), num_classes=4, {HEAD})",
     ),
+    "Swin": (
+        "dict(type='SwinTransformer', embed_dims=8, depths=[2, 1, 1, 1], num_heads=[1, 2, 2, 2], window_size=4, "
+        "strides=(4, 2, 2, 2), out_indices=(0, 1, 2, 3))",
+        "dict(type='UPerHead', in_channels=[8, 16, 32, 64], in_index=[0, 1, 2, 3], pool_scales=(1, 2), channels=8, "
+        f"num_classes=4, {HEAD})",
+    ),
     "SegNeXt": (
         RESNET,
         "dict(type='LightHamHead', in_channels=[32, 64], in_index=[2, 3], channels=8, ham_channels=8, num_classes=4, "

@@ -76,6 +76,21 @@ def test_a_trained_network(trained, images, tmp_path, capsys):
     assert result.palette == tuple(map(tuple, digits.PALETTE))
 
 
+def test_integers(trained, images, tmp_path, capsys):
+    """They move few pixels, and the figures little; parity says how far."""
+    config, checkpoint, _ = trained
+    file, integers = tmp_path / "digits.onnx", tmp_path / "int8.onnx"
+    export(config, checkpoint, file, progress=lambda line: None)
+    assert main(["quantize", str(file), "--calibrate", str(images / "images"), "--output", str(integers)]) == 0
+    assert "quantized 26 of 27 layers, by 40 sets of inputs; pixels change by 0." in capsys.readouterr().out
+    main(["parity", str(file), str(integers), str(config), "--report", str(tmp_path / "x.html")])
+    printed = capsys.readouterr().out.splitlines()
+    before, after, difference = next(map(float, line.split()[1:]) for line in printed if line.startswith("mIoU"))
+    assert before > 50
+    assert abs(after - before) < 1
+    assert difference == pytest.approx(after - before, abs=1e-3)
+
+
 def test_the_guide(trained, images, tmp_path, monkeypatch):
     config, checkpoint, _ = trained
     photos = sorted((images / "images").iterdir())[:2]

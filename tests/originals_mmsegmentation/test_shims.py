@@ -1,5 +1,6 @@
 """What takes the place of lines of MMCV and MMSegmentation that torch cannot trace computes the same bits."""
 
+import importlib
 import itertools
 
 import pytest
@@ -33,6 +34,15 @@ def test_convolutions_that_pad(size):
 
 
 @pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("module", ["mmseg.models.utils.embed", "mmcv.cnn.bricks.transformer"])
+def test_padding_that_adapts(module, size):
+    adapt = importlib.import_module(module).AdaptivePadding
+    for kernel, stride, dilation in itertools.product((1, 2, 3, (5, 3)), (1, 2, (3, 2)), (1, 2)):
+        for padding in ("same", "corner"):
+            same(adapt(kernel, stride, dilation, padding), 3, *size)
+
+
+@pytest.mark.parametrize("size", SIZES)
 def test_enlarged_images(size):
     from mmseg.models.utils.wrappers import Upsample
 
@@ -49,3 +59,16 @@ def test_filters_of_images(size):
         module = DCM(side, fusion, 6, 4, conv_cfg=None, norm_cfg=norm, act_cfg={"type": "ReLU"}).eval()
         with torch.no_grad():
             same(module, 6, *size, rtol=1e-5, atol=1e-5)  # the products are added in another order
+
+
+@pytest.mark.parametrize("shift", [0, 3])
+def test_windows_that_are_shifted(shift):
+    from mmseg.models.backbones.swin import ShiftWindowMSA
+
+    module = ShiftWindowMSA(8, 2, 7, shift).eval()
+    for height, width in (*SIZES, (7, 14)):
+        tokens = torch.randn(2, height * width, 8, generator=torch.Generator().manual_seed(0))
+        with torch.no_grad():
+            expected = module(tokens, (height, width))
+            with shims.applied():
+                torch.testing.assert_close(module(tokens, (height, width)), expected)

@@ -83,7 +83,7 @@ def reasons(graph: ir.Graph, quantized: Collection[str], costly: Collection[str]
     ahead, names_by_reason = before_layers(graph), dict[str, list[str]]()
     for node in graph:
         if (node.op_type in LAYERS or product_weights(node) is not None) and name_of(node) not in quantized:
-            reason = "integers change the detections too much" if name_of(node) in costly else _reason(node, ahead)
+            reason = "integers change the results too much" if name_of(node) in costly else _reason(node, ahead)
             names_by_reason.setdefault(reason, []).append(name_of(node))
     return {reason: tuple(names) for reason, names in names_by_reason.items()}
 

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 import mmort
 import mmort.ort
-from mmort.contract import BOXES, DETECTION, Interface
 from mmort.detections.boxes import COLUMNS
 from mmort.onnx.quantize.integers import rounded_weights, steps
 from mmort.onnx.verify.sessions import feeds, refusals
@@ -22,34 +21,13 @@ from mmort.ort.sessions import silent_options
 _ERRORS = "mmort/errors"
 
 
-def has_detections(model: onnx.ModelProto) -> bool:
-    """Return whether a model's outputs have the names and types of detections in mmort's files."""
-    dtypes = {output.name: output.dtype for output in Interface.of_model(model).outputs}
-    return all(dtypes.get(tensor.name) == tensor.dtype for tensor in DETECTION.tensors(BOXES))
-
-
-def detect(model: onnx.ModelProto, inputs: Sequence[Sequence[Any]]) -> list[list[NDArray[Any]]]:
-    """Return ``dets`` and ``labels`` of each set of inputs.
-
-    Raises
-    ------
-    ValueError
-        If they have not the shapes of detections.
-    """
-    results = _run(model, list(BOXES), inputs)
-    for dets, labels in results:
-        if dets.ndim != 3 or dets.shape[2] not in COLUMNS or labels.shape != dets.shape[:2]:
-            raise ValueError(
-                f"quantize: dets and labels must be (N, K, 5 or 6) and (N, K), got {dets.shape} and {labels.shape}"
-            )
-    return results
-
-
-def _run(model: onnx.ModelProto, outputs: list[str], inputs: Sequence[Sequence[Any]]) -> list[list[NDArray[Any]]]:
-    """Return outputs of a model for each set of inputs."""
+def outputs_of(
+    model: onnx.ModelProto, outputs: Sequence[str], inputs: Sequence[Sequence[Any]]
+) -> list[list[NDArray[Any]]]:
+    """Return outputs of a model for each set of inputs; ValueError if ONNX Runtime does not run it."""
     with refusals("quantize: ONNX Runtime does not run the model"):
         session = mmort.ort.session(model.SerializeToString(), sess_options=silent_options())
-        return [session.run(outputs, feeds(session, values)) for values in inputs]
+        return [session.run(list(outputs), feeds(session, values)) for values in inputs]
 
 
 def detection_loss(expected: Sequence[Sequence[NDArray[Any]]], detections: Sequence[Sequence[NDArray[Any]]]) -> float:
@@ -58,7 +36,17 @@ def detection_loss(expected: Sequence[Sequence[NDArray[Any]]], detections: Seque
     A detection is kept as far as the most similar one of its class has its box, by the IoU, and its score, by the
     ratio.  Detections count by the square of their scores, and so do those that came.  Boxes without an area do not
     count: old files fill up their rows with them.
+
+    Raises
+    ------
+    ValueError
+        If arrays have not the shapes of detections.
     """
+    for dets, labels in (*expected, *detections):
+        if dets.ndim != 3 or dets.shape[2] not in COLUMNS or labels.shape != dets.shape[:2]:
+            raise ValueError(
+                f"quantize: dets and labels must be (N, K, 5 or 6) and (N, K), got {dets.shape} and {labels.shape}"
+            )
     lost, total = 0.0, 0.0
     for (dets, labels), (other_dets, other_labels) in zip(expected, detections, strict=True):
         for rows in zip(dets, labels, other_dets, other_labels, strict=True):
@@ -100,7 +88,7 @@ def layer_errors(
     copy.graph.node.append(onnx.helper.make_node("Concat", rows, [_ERRORS], axis=0))
     del copy.graph.output[:]
     copy.graph.output.append(onnx.helper.make_tensor_value_info(_ERRORS, onnx.TensorProto.FLOAT, None))
-    squares = np.sum([run[0].astype(np.float64) for run in _run(copy, [_ERRORS], inputs)], axis=0).reshape(-1, 2)
+    squares = np.sum([run[0].astype(np.float64) for run in outputs_of(copy, [_ERRORS], inputs)], axis=0).reshape(-1, 2)
     return dict(
         zip(names, (squares[:, 0] / np.maximum(squares[:, 1], np.finfo(np.float32).tiny)).tolist(), strict=True)
     )

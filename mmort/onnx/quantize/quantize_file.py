@@ -26,8 +26,9 @@ from mmort.onnx.quantize.choice import (
     silu_inputs,
 )
 from mmort.onnx.quantize.convolutions import with_integers
-from mmort.onnx.quantize.costs import detect, detection_loss, has_detections, layer_errors
+from mmort.onnx.quantize.costs import layer_errors, outputs_of
 from mmort.onnx.quantize.folding import fold_normalizations
+from mmort.onnx.quantize.measures import measure_of
 from mmort.onnx.quantize.products import Product, products, quantize_products
 from mmort.onnx.quantize.report import Quantization
 
@@ -65,12 +66,13 @@ def quantize_file(
     fold_normalizations(folded)
     model, graph = ir.to_proto(folded), folded.graph
     nodes = quantized_nodes(graph)
-    candidates = products(graph, {name_of(node) for node in nodes}) if has_detections(model) else []
+    measure = measure_of(model)
+    candidates = products(graph, {name_of(node) for node in nodes}) if measure is not None else []
     if not nodes and not candidates:
         raise ValueError(
             f"quantize: {path} has nothing to quantize, which is a convolution, or a fully connected layer, with "
             f"constant float32 weights before another one{_advice(model)}"
-            + ("" if has_detections(model) else "; matrix products are chosen by detections, which mmort adopt adds")
+            + ("" if measure is not None else "; matrix products are chosen by detections, which mmort adopt adds")
         )
     names = {
         value.name: None
@@ -104,11 +106,12 @@ def quantize_file(
     integer_layers = [*layers, *(product.name for product in candidates)]
     weights = {name: (float_weights(named[name]), output_axis(named[name])) for name in integer_layers}
     costly, loss = set[str](), None
-    if has_detections(model):
-        expected = detect(model, sample.sets)
+    if measure is not None:
+        names_of_outputs, loss_between = measure.outputs, measure.loss
+        expected = outputs_of(model, names_of_outputs, sample.sets)
 
         def loss_of(bounds: Bounds, left: Collection[str] = ()) -> float:
-            return detection_loss(expected, detect(build(bounds, left), sample.sets))
+            return loss_between(expected, outputs_of(build(bounds, left), names_of_outputs, sample.sets))
 
         losses = [loss_of(choice) for choice in choices]
         loss_of_all = min(losses)
@@ -120,14 +123,14 @@ def quantize_file(
         )
     if len(costly) == len(weights):
         raise ValueError(
-            f"quantize: integers in any layer change the detections by more than {max_loss:g}; calibrate with more "
+            f"quantize: integers in any layer change the results by more than {max_loss:g}; calibrate with more "
             "typical images, or allow more with max_loss"
         )
     chosen = [name for name in integer_layers if name not in costly]
     why = reasons(graph, chosen, costly)
     left = [name for names in why.values() for name in names]
     files.save(build(bounds, costly), output, path)
-    return Quantization(tuple(chosen), tuple(left), count, why, loss)
+    return Quantization(tuple(chosen), tuple(left), count, why, loss, measure.unit if measure else "")
 
 
 def _advice(model: onnx.ModelProto) -> str:

@@ -21,12 +21,14 @@ class Quantization:
     reasons: Mapping[str, tuple[str, ...]]
     """The names of the other layers, by why they compute with floating-point numbers."""
     loss: float | None = None
-    """Which share of the detections is lost, from 0 to 1; None for files without detections."""
+    """Which share of the results is lost, from 0 to 1; None if that is not measured for the file's outputs."""
+    unit: str = ""
+    """What the results are, such as detections."""
 
     def __str__(self) -> str:
         """State the numbers, and the reasons."""
         layers, sets = len(self.quantized) + len(self.left), self.calibration
-        lost = "" if self.loss is None else f"; detections change by {self.loss:.1%}"
+        lost = "" if self.loss is None else f"; {self.unit} change by {self.loss:.1%}"
         lines = [f"quantized {len(self.quantized)} of {layers} layers, by {sets} set{'s' * (sets > 1)} of inputs{lost}"]
         for reason, names in self.reasons.items():
             shown = ", ".join(names[:_MAX_NAMES]) + (", ..." if len(names) > _MAX_NAMES else "")
