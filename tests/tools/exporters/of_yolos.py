@@ -205,7 +205,11 @@ def of_yolov6(suppresses: bool, with_preprocess: bool, path: Path, image: np.nda
 
 
 def yolov7(config: str, form: str = "grid", classes: int = 3, preset: str | None = "yolov7") -> Exporter:
-    """Return a network of yolov7detect, whose configs yolov7-wky-package has, in a form that export.py writes."""
+    """Return a network of yolov7detect, in a form that export.py writes.
+
+    yolov7-wky-package has its configs, and modules with the names of yolo9's: it must be on the path for these files
+    only, not among the installed packages.
+    """
 
     def make(folder: Path) -> Path:
         import yaml
