@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import replace
 from functools import cached_property
 
@@ -14,6 +13,7 @@ from mmort.contract import Preprocessing
 from mmort.contract.tasks import INPUT
 from mmort.images import Image
 from mmort.original.adapters import Adapter
+from mmort.original.known import UnknownReadError
 
 EXAMPLE = 160, 224
 CHECKS = (1, 128, 256), (3, 192, 96)
@@ -84,11 +84,15 @@ class Inputs:
         return 1
 
     def _runs(self, input: tuple[Tensor]) -> bool:
-        """Return whether the original takes an input."""
-        with contextlib.suppress(Exception), torch.no_grad():
-            self.adapter(*input)
-            return True
-        return False
+        """Return whether the original takes an input; that it reads what it must not know is known before the trace."""
+        try:
+            with torch.no_grad():
+                self.adapter(*input)
+        except UnknownReadError:
+            raise
+        except Exception:  # of any code of the package
+            return False
+        return True
 
     def example(self) -> tuple[Tensor]:
         """Return the input to trace with."""

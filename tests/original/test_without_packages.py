@@ -144,8 +144,8 @@ def test_windows_become_images(batch, height, width, size):
 
 
 def test_shims_hold_in_the_block_only(monkeypatch):
-    module = type("module", (), {"ShiftWindowMSA": type("ShiftWindowMSA", (), {"window_reverse": max})})
+    module = type("module", (), {"ShiftWindowMSA": type("ShiftWindowMSA", (), {"forward": max})})
     monkeypatch.setitem(__import__("sys").modules, "mmseg.models.backbones.swin", module)
     with shims.applied():
-        assert module.ShiftWindowMSA.window_reverse is not max
-    assert module.ShiftWindowMSA.window_reverse is max
+        assert module.ShiftWindowMSA.forward is not max
+    assert module.ShiftWindowMSA.forward is max

@@ -48,12 +48,13 @@ SECONDS, GIGABYTES = 240, 10
 """Limits of a process: of its own time, and of memory."""
 
 STAGES = "read", "prepared", "built", "traced"
-NOT_YET = "not traced yet"
+NOT_YET = "not tried"
 TEXT = """
 All that the packages' wheels hold. "Prepared" means that config and test pipeline are read, "built" that the package
-makes the model, and "traced" what `mmort export --check --original CONFIG.py` does in a minute or two: torch's exporter
-takes it. There are {kinds} kinds of models, by the types of their parts. Traced were {traced} models, the smallest of
-each kind and some others drawn by seed {seed}; those left count by the smallest of their kind.
+makes the model, and "traced" that `mmort export --check --original CONFIG.py` takes it, for images of all sizes or, of
+classifiers and poses, of the size that the test pipeline makes. There are {kinds} kinds of models, by the types of
+their parts. Tried were {traced} models: the smallest of a kind, most frequent kinds first, and some drawn by seed
+{seed}. The other models count by their kind; those of kinds that were not tried have a column.
 
 """
 
@@ -197,42 +198,49 @@ def _survey_without_weights(path: Path) -> Record:
     return survey(path)
 
 
+def outcome(record: Record, of_others: str = NOT_YET) -> str:
+    """Return why a model cannot be traced, "" if it can; what holds for others of its kind if nobody tried."""
+    cause: str = record.get("traced", of_others)
+    return f"for inputs of one size only: {cause}" if cause and record.get("one size") == "" else cause
+
+
 def ends(records: Mapping[str, Record]) -> dict[str, tuple[str, str]]:
     """Return at which stage each config ends, and why: "" for those that are traced, or whose kind is."""
     of_kind = {
-        (name.partition("/")[0], records[name]["kind"]): records[name].get("traced", NOT_YET)
+        (name.partition("/")[0], records[name]["kind"]): outcome(records[name])
         for name in reversed(chosen(records))  # the smallest of each kind are first, and have the last word
     }
     result = {}
     for name, record in records.items():
         stage = next((stage for stage in STAGES[:-1] if record[stage]), STAGES[-1])
         of_others = of_kind.get((name.partition("/")[0], record["kind"]), "")
-        result[name] = stage, record.get(stage, of_others)
+        result[name] = stage, record[stage] if stage != STAGES[-1] else outcome(record, of_others)
     return result
 
 
 def row(name: str, configs: Sequence[tuple[str, str]], causes: str) -> str:
     """Return a row of the table: how many configs there are, and how many pass each stage."""
     passed = [sum(STAGES.index(end) > index or not why for end, why in configs) for index in range(len(STAGES))]
-    return f"| {name} | {len(configs)} | {' | '.join(map(str, passed[1:]))} | {causes} |"
+    waiting = sum(why == NOT_YET for _, why in configs)
+    return f"| {name} | {len(configs)} | {' | '.join(map(str, passed[1:]))} | {waiting or ''} | {causes} |"
 
 
 def causes_of(configs: Sequence[tuple[str, str]]) -> str:
     """Return what ends configs before they are traced, the most frequent first."""
-    counter = Counter(short(why) for _, why in configs if why)
+    counter = Counter(short(why) for _, why in configs if why not in ("", NOT_YET))
     return "; ".join(f"{count} {cause}" for cause, count in counter.most_common())
 
 
 def short(cause: str) -> str:
     """Return the first clause of a cause, without paths."""
-    text = re.sub(r"^(export|preprocessing): ", "", cause)
+    text = re.sub(r"^(export|preprocessing): (\w+ cannot build the config's model: )?", "", cause)
     text = re.sub(r"[^ ']*/[^ ':]*(:\d+)?:?", "...", text).split(";")[0].split(" Please check")[0].split("(", 1)[0]
     return text.strip().replace("|", "")
 
 
 def table(records: Mapping[str, Record]) -> str:
     """Return the table of packages and folders, of which those without a flaw share a row."""
-    lines = ["| | configs | prepared | built | traced | the others |", "|-|-|-|-|-|-|"]
+    lines = ["| | configs | prepared | built | traced | not tried | what ends the others |", "|-|-|-|-|-|-|-|"]
     of_configs = ends(records)
     for module in MODULES:
         folders = defaultdict(list)
