@@ -53,8 +53,8 @@ TEXT = """
 All that the packages' wheels hold. "Prepared" means that config and test pipeline are read, "built" that the package
 makes the model, and "traced" that `mmort export --check --original CONFIG.py` takes it, for images of all sizes or, of
 classifiers and poses, of the size that the test pipeline makes. There are {kinds} kinds of models, by the types of
-their parts. Tried were {traced} models: the smallest of a kind, most frequent kinds first, and some drawn by seed
-{seed}. The other models count by their kind; those of kinds that were not tried have a column.
+their parts. So far {traced} models were tried; the order is the smallest of each kind, most frequent kinds first, then
+a tenth of the others, drawn by seed {seed}. Models that were not tried count by their kind.
 
 """
 
@@ -234,7 +234,13 @@ def causes_of(configs: Sequence[tuple[str, str]]) -> str:
 def short(cause: str) -> str:
     """Return the first clause of a cause, without paths."""
     text = re.sub(r"^(export|preprocessing): (\w+ cannot build the config's model: )?", "", cause)
-    text = re.sub(r"[^ ']*/[^ ':]*(:\d+)?:?", "...", text).split(";")[0].split(" Please check")[0].split("(", 1)[0]
+    text = (
+        re.sub(r"[^ ']*/[^ ':]*(:\d+)?:?", "...", text)
+        .split(";")[0]
+        .split(", which")[0]
+        .split(" Please check")[0]
+        .split("(", 1)[0]
+    )
     return text.strip().replace("|", "")
 
 
