@@ -1,7 +1,7 @@
-"""Draw tasks.jpg, a picture for each task of the guide of originals: `python -m docs.pictures.draw_tasks`.
+"""Draw tasks.jpg, the picture of the guide of originals: `python -m docs.pictures.draw_tasks`.
 
-Small networks of MMPretrain, MMSegmentation, MMPose and MMOCR learn for some minutes what the tests draw; the picture
-has images that they were not trained on, and needs these packages as the guide installs them, and mmort[text].
+Small networks of MMSegmentation and MMPose learn for some minutes what the tests draw; the picture has images that they
+were not trained on.  Both packages must be installed as the guide says.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ import numpy as np
 
 import mmort
 from mmort.original import export
-from mmort.predict import PosePredictor, TextReader
-from tests.originals_mmocr import original as mmocr
-from tests.originals_mmocr import signs, words
+from mmort.predict import PosePredictor
 from tests.originals_mmpose import original as mmpose
 from tests.originals_mmpose import strokes
 from tests.originals_mmsegmentation import digits
@@ -55,24 +53,9 @@ def poses(folder: Path) -> np.ndarray:
     return PosePredictor(folder / "x.onnx").poses(image, boxes).plot(image, scale=HEIGHT / len(image))
 
 
-def texts(folder: Path) -> np.ndarray:
-    """Return an image of words, found and read."""
-    signs.write(folder / "learnt", 60, seed=1)
-    signs.write(folder / "new", 1, seed=2)
-    words.write(folder / "learnt", 300, seed=1)
-    config = signs.config(folder, folder / "learnt")
-    mmocr.save(mmocr.train_detection(config, steps=500)[0], folder / "x.pth")
-    export(config, folder / "x.pth", folder / "found.onnx", progress=print)
-    config = words.config(folder, folder / "learnt", resize="one size")
-    mmocr.save(mmocr.train(config, (64, 32), steps=1500)[0], folder / "x.pth")
-    export(config, folder / "x.pth", folder / "read.onnx", progress=print)
-    image = cv2.imread(str(folder / "new/signs/000.png"))
-    return TextReader(folder / "found.onnx", folder / "read.onnx")(image).plot(image, scale=HEIGHT / len(image))
-
-
 def main() -> None:
     """Write the picture."""
-    tasks: list[Callable[[Path], np.ndarray]] = [segmentation, poses, texts]
+    tasks: list[Callable[[Path], np.ndarray]] = [segmentation, poses]
     panels = []
     for task in tasks:
         with tempfile.TemporaryDirectory() as folder:

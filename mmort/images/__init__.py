@@ -343,13 +343,13 @@ ResizeBackend = Literal["cv2", "pillow", "torchvision"]
 
 
 def resize(
-    image: Image,
+    image: NDArray[Any],
     width: int,
     height: int,
     backend: ResizeBackend = "cv2",
     interpolation: Interpolation = "bilinear",
-) -> Image:
-    """Resize an image; return it unchanged if it has that size already.
+) -> NDArray[Any]:
+    """Resize an image of any type; return it unchanged if it has that size already.
 
     With "area", which OpenCV alone has, pixels are averaged; an image that becomes larger is resized bilinearly.
     """
@@ -368,7 +368,7 @@ def resize(
     enlarges = interpolation == "area" and width >= image.shape[1] and height >= image.shape[0]
     kind = kinds["bilinear" if enlarges else interpolation]
     # Of other arrays OpenCV makes a copy itself, and crashes if there is no memory for it.
-    resized: Image = cv2.resize(np.ascontiguousarray(image), (width, height), interpolation=kind)
+    resized: NDArray[Any] = cv2.resize(np.ascontiguousarray(image), (width, height), interpolation=kind)
     return resized if resized.ndim == image.ndim else resized[..., None]  # OpenCV leaves an axis of 1 out
 
 

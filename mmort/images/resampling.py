@@ -78,7 +78,8 @@ def _neighbours(
 def _multiply_add(x: Any, y: Any, z: Any) -> NDArray[np.float32]:
     """Return ``x * y + z`` of float32, rounded once as processors do it."""
     product: NDArray[np.float64] = np.multiply(x, y, dtype=np.float64)  # exact
-    return (product + z).astype(np.float32)
+    rounded: NDArray[np.float32] = (product + z).astype(np.float32)
+    return rounded
 
 
 def _resized(image: NDArray[np.uint8], axis: int, size: int, interpolation: Interpolation) -> NDArray[np.uint8]:

@@ -26,7 +26,14 @@ def config_of(name="yolov5", steps=(KEEP_RATIO, LETTER), shapes=None, **test_cfg
 
 @pytest.mark.parametrize("name", yolo_cases.MODELS)
 def test_nothing_is_missing(name):
-    assert unsupported(config_of(name)) == []
+    assert unsupported(config_of(name, (KEEP_RATIO, {**LETTER, "half_pad_param": True}))) == []
+
+
+def test_masks_need_halves_of_the_padding():
+    with pytest.raises(ValueError, match="YOLOv5InsHead needs LetterResize with half_pad_param=True"):
+        build(config_of("yolov5_ins"))
+    config = config_of("yolov5_ins", (KEEP_RATIO, {**LETTER, "half_pad_param": True}))
+    assert build(config).output_names[2] == "masks"
 
 
 def selected(scores, objectness=None, **test_cfg):

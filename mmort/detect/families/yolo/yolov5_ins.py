@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
+from mmort.configs.test_pipeline import LetterResize
 from mmort.contract import WITH_MASKS, MaskFormat
 from mmort.detect.entries import PARTS, Parts, default, only, part, training_only
 from mmort.detect.families.yolo.yolov5 import YOLOv5Head, YOLOv5HeadModule
@@ -92,6 +93,7 @@ class YOLOv5Ins(YOLODetector):
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)
+        _require_half_pad_param(config)
         stride = self.bbox_head.head_module.strides[0] // 2
         self.output_names = WITH_MASKS
         self.mask_format = MaskFormat("image", self.test_cfg.mask_thr_binary, stride, inside_input_boxes=True)
@@ -108,3 +110,13 @@ class YOLOv5Ins(YOLODetector):
         chosen = take_rows(factors, indices.clamp(min=0))  # [N, K, mask_channels]
         masks = torch.unflatten((chosen @ prototypes.flatten(2)).sigmoid(), 2, prototypes.shape[2:])
         return dets, labels, torch.where(labels[..., None, None] < 0, 0, masks)
+
+
+def _require_half_pad_param(config: DetectorConfig) -> None:
+    """Refuse test pipelines for which MMYOLO cuts its masks elsewhere than its boxes, by whole pixels."""
+    steps = [step for _, step in config.test_pipeline.steps] if config.has_test_pipeline else []
+    if steps and not any(isinstance(step, LetterResize) and step.half_pad_param for step in steps):
+        raise ValueError(
+            "detect.build: YOLOv5InsHead needs LetterResize with half_pad_param=True in the test pipeline; without it, "
+            "MMYOLO's masks are not in the place of its boxes"
+        )
