@@ -41,7 +41,9 @@ def resize_as_torch(
 
 
 def interpolate_as_torch(image: NDArray[np.float32], width: int, height: int) -> NDArray[np.float32]:
-    """Interpolate an image (H, W, C) bilinearly, without antialiasing; the bits are torch's on processors with AVX2.
+    """Interpolate an image (H, W, C) bilinearly, without antialiasing.
+
+    The bits are those of torch on one thread of a processor with AVX2; on several threads, the last one may differ.
 
     Examples
     --------
@@ -49,7 +51,7 @@ def interpolate_as_torch(image: NDArray[np.float32], width: int, height: int) ->
     >>> from mmort.images.resampling import interpolate_as_torch
     >>> image = np.array([0, 100, 200, 50], np.float32).reshape(1, 4, 1)
     >>> interpolate_as_torch(image, 3, 1).ravel()
-    array([ 16.666672, 150.      ,  75.      ], dtype=float32)
+    array([ 16.666668, 150.      ,  74.99998 ], dtype=float32)
     """
     left, right, of_left, of_right = _neighbours(image.shape[1], width)
     above, below, of_above, of_below = (values[:, None] for values in _neighbours(image.shape[0], height))
