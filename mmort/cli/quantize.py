@@ -11,7 +11,6 @@ from mmort.cli.option_types import share
 from mmort.cli.outputs import check_new_models, print_written
 from mmort.cli.rewriting import add_new_file, list_inputs
 from mmort.cli.terminal import UsageError
-from mmort.contract import DETECTION
 from mmort.tables import lay_out
 
 if TYPE_CHECKING:
@@ -70,6 +69,7 @@ def _dataset(arguments: argparse.Namespace) -> Dataset | None:
             raise UsageError("--img-dir and --data-root are for a data set, which --ann names")
         return None
     try:
+        from mmort.contract import DETECTION
         from mmort.predict import OnnxRuntime
         from mmort.predict.engines.network import task_of
     except ModuleNotFoundError as error:

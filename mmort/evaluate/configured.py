@@ -43,13 +43,13 @@ _OPTIONS = {
 """The options of data sets by the first of their metrics."""
 
 _METRICS = {
-    SegmentationOptions: "IoUMetric",
-    ClassificationOptions: "Accuracy",
-    PoseOptions: "CocoMetric",
-    WordOptions: "WordMetric",
-    HmeanOptions: "HmeanIOUMetric",
+    SegmentationOptions: ("IoUMetric",),
+    ClassificationOptions: ("Accuracy",),
+    PoseOptions: ("CocoMetric", "PCKAccuracy"),
+    WordOptions: ("WordMetric",),
+    HmeanOptions: ("HmeanIOUMetric",),
 }
-"""The type of the evaluator that has these options; others beside it may have some of the same name."""
+"""The types of evaluators that have these options; others beside them may have some of the same name."""
 
 _ANNOTATION_SUFFIXES = {".json": "CocoDataset", ".txt": "VOCDataset", ".yaml": "YoloDataset", ".yml": "YoloDataset"}
 """The types of data sets by the suffix of an annotation file that is given instead of the config's."""
@@ -285,7 +285,7 @@ def metric_options(config: Mapping[str, Any], dataset: Dataset) -> dict[str, Any
     options: dict[str, Any] = {}
     evaluators = DetectorConfig(config).evaluators
     if schema in _METRICS:
-        evaluators = [item for item in evaluators if plain_type(item.get("type")) == _METRICS[schema]]
+        evaluators = [item for item in evaluators if plain_type(item.get("type")) in _METRICS[schema]]
     for evaluator in evaluators:
         options |= {name: value for name, value in evaluator.items() if name in known}
     if schema is VocOptions and any("type" in evaluator for evaluator in evaluators):  # MMDetection 3's

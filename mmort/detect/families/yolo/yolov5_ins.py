@@ -16,7 +16,6 @@ from torch.nn import functional
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
-from mmort.configs.test_pipeline import LetterResize
 from mmort.contract import WITH_MASKS, MaskFormat
 from mmort.detect.entries import PARTS, Parts, default, only, part, training_only
 from mmort.detect.families.yolo.yolov5 import YOLOv5Head, YOLOv5HeadModule
@@ -114,8 +113,8 @@ class YOLOv5Ins(YOLODetector):
 
 def _require_half_pad_param(config: DetectorConfig) -> None:
     """Refuse test pipelines for which MMYOLO cuts its masks elsewhere than its boxes, by whole pixels."""
-    steps = [step for _, step in config.test_pipeline.steps] if config.has_test_pipeline else []
-    if steps and not any(isinstance(step, LetterResize) and step.half_pad_param for step in steps):
+    steps = config.test_pipeline.steps if config.has_test_pipeline else ()
+    if steps and not any(name == "LetterResize" and getattr(step, "half_pad_param", False) for name, step in steps):
         raise ValueError(
             "detect.build: YOLOv5InsHead needs LetterResize with half_pad_param=True in the test pipeline; without it, "
             "MMYOLO's masks are not in the place of its boxes"
