@@ -6,7 +6,8 @@
 All configs of the installed wheels are read, prepared and built, with weights as memory has them.  Of each kind, which
 is the types of a model's parts, the smallest model is traced, and a tenth of the others drawn by a seed, each in a
 process with limits of time and memory.  The others count by the smallest of their kind.  ``--again`` forgets what
-the record has of configs whose paths contain a text.
+the record has of configs whose paths contain a text.  tests/data/original_census.jsonl has the models that were traced
+so far: a copy of it is a record to go on from.
 """
 
 from __future__ import annotations
