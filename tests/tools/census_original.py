@@ -1,4 +1,4 @@
-"""Count which published configs of OpenMMLab's packages `mmort export --original` traces, and write docs/original.md.
+"""Count which published configs of OpenMMLab's packages `mmort export --original` traces, and write their table.
 
     python -m tests.tools.census_original RECORD.jsonl [--again CONFIG ...]      # hours; goes on where it ended
     python -m tests.tools.census_original RECORD.jsonl --table
@@ -41,7 +41,7 @@ from mmort.original.building import build
 from mmort.original.exporting import ADAPTERS
 from mmort.original.packages import import_package
 
-PAGE = Path(__file__).parents[2] / "docs" / "original.md"
+PAGE = Path(__file__).parents[2] / "docs" / "measured" / "originals.md"
 HEADING, NEXT = "\n## Published configs\n", "\n## What was tried\n"
 MODULES = "mmpretrain", "mmseg", "mmpose"
 SEED, SHARE = 63, 0.1
