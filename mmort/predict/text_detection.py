@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmort.contract import TextDetectionFormat
+from mmort.contract.format import Format
 from mmort.contract.mask_format import MaskFormat
 from mmort.contract.preprocessing import Prepared
 from mmort.detections.text_regions import TextRegions
@@ -37,8 +38,8 @@ def clipper() -> ModuleType:
 
 
 @dataclass(frozen=True)
-class TextDetectionPostprocessing:
-    """Postprocessing of an image's row of a text detection's output.
+class TextRegionsPostprocessing:
+    """Base of the postprocessings of an image's row of a text detection's output.
 
     Parameters
     ----------
@@ -46,15 +47,32 @@ class TextDetectionPostprocessing:
         Has no effect: there is one class, text.
     score_threshold : float
         Texts with a lower score are left out.
-    format : TextDetectionFormat
+    format : Format
     color_type : str
         How images are read.
     """
 
     classes: tuple[str, ...]
     score_threshold: float
-    format: TextDetectionFormat
+    format: Format
     color_type: ColorType
+
+    def regions(
+        self, image: Prepared, found: Iterable[tuple[NDArray[np.float32], float]], scale: float = 1.0
+    ) -> TextRegions:
+        """Return outlines and scores as texts; `scale` is the pixels of the output to each of the input."""
+        outlines = list(found)
+        sides = np.array([image.img_shape[1] / image.ori_shape[1], image.img_shape[0] / image.ori_shape[0]])
+        polygons = tuple(outline * (1 / (sides * scale)) for outline, _ in outlines)
+        texts = TextRegions(polygons, np.array([score for _, score in outlines]), image.ori_shape, self.color_type)
+        return texts.above(self.score_threshold)
+
+
+@dataclass(frozen=True)
+class TextDetectionPostprocessing(TextRegionsPostprocessing):
+    """Postprocessing of an image's row of a text detection's map of probabilities."""
+
+    format: TextDetectionFormat
 
     def __call__(
         self, image: Prepared, canvas: tuple[int, int], rows: Sequence[NDArray[Any]], mask_format: MaskFormat | None
@@ -66,11 +84,7 @@ class TextDetectionPostprocessing:
                 f"the model's probability must be {tuple(canvas)}, as the input is, got {probabilities.shape}"
             )
         height, width = image.pad_shape
-        found = list(_regions(np.ascontiguousarray(probabilities[:height, :width]), self.format))
-        sides = np.array([image.img_shape[1] / image.ori_shape[1], image.img_shape[0] / image.ori_shape[0]])
-        polygons = tuple(polygon * (1 / sides) for polygon, _ in found)
-        regions = TextRegions(polygons, np.array([score for _, score in found]), image.ori_shape, self.color_type)
-        return regions.above(self.score_threshold)
+        return self.regions(image, _regions(np.ascontiguousarray(probabilities[:height, :width]), self.format))
 
 
 def _regions(

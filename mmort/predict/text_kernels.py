@@ -14,33 +14,17 @@ from mmort.contract.mask_format import MaskFormat
 from mmort.contract.preprocessing import Prepared
 from mmort.detections.text_growth import Labels, expanded, grouped
 from mmort.detections.text_regions import TextRegions
-from mmort.images import ColorType, opencv
-
-MIN_CORNERS = 4
-"""Of outlines."""
+from mmort.images import opencv
+from mmort.predict.text_detection import MIN_CORNERS, TextRegionsPostprocessing
 
 _Maps = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class TextKernelsPostprocessing:
-    """What is done with an image's row of a text detection's kernels.
+class TextKernelsPostprocessing(TextRegionsPostprocessing):
+    """Postprocessing of an image's row of a text detection's kernels."""
 
-    Parameters
-    ----------
-    classes : tuple of str
-        Has no effect: there is one class, text.
-    score_threshold : float
-        Texts with a lower score are left out.
-    format : TextKernelsFormat
-    color_type : str
-        How images are read.
-    """
-
-    classes: tuple[str, ...]
-    score_threshold: float
     format: TextKernelsFormat
-    color_type: ColorType
 
     def __call__(
         self, image: Prepared, canvas: tuple[int, int], rows: Sequence[NDArray[Any]], mask_format: MaskFormat | None
@@ -54,11 +38,7 @@ class TextKernelsPostprocessing:
             -(-side * size // of) for side, size, of in zip(image.pad_shape, maps.shape[1:], canvas, strict=True)
         )
         labels, scores = _GROWTHS[self.format.growth](maps[:, :height, :width], self.format)
-        found = list(_regions(labels, scores, self.format))
-        sides = np.array([image.img_shape[1] / image.ori_shape[1], image.img_shape[0] / image.ori_shape[0]])
-        polygons = tuple(polygon * (1 / (sides * self.format.scale)) for polygon, _ in found)
-        regions = TextRegions(polygons, np.array([score for _, score in found]), image.ori_shape, self.color_type)
-        return regions.above(self.score_threshold)
+        return self.regions(image, _regions(labels, scores, self.format), self.format.scale)
 
 
 def _probabilities(logits: _Maps) -> _Maps:

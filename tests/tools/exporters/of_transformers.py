@@ -125,18 +125,23 @@ def of_words(name: str, writes_config: bool = True, preset: str | None = None, *
             "input_ids": torch.tensor([[1, 5, 2], [1, 6, 2], [1, 7, 2]]),
             "attention_mask": torch.ones(3, 3).long(),
         }
-        torch.onnx.export(
-            Named(model, **words),
-            (torch.zeros(1, 3, SIDE, SIDE),),
-            folder / "model.onnx",
-            opset_version=17,
-            dynamo=False,
-            input_names=["pixel_values"],
-            output_names=["logits", "pred_boxes"],
-        )
-        return folder / "model.onnx"
+        return exported_with_words(model, words, folder)
 
     return Exporter(make, of_transformers, config=writes_config, preset=preset)
+
+
+def exported_with_words(model: Any, words: dict[str, torch.Tensor], folder: Path) -> Path:
+    """Return the file of a model whose words are constants."""
+    torch.onnx.export(
+        Named(model, **words),
+        (torch.zeros(1, 3, SIDE, SIDE),),
+        folder / "model.onnx",
+        opset_version=17,
+        dynamo=False,
+        input_names=["pixel_values"],
+        output_names=["logits", "pred_boxes"],
+    )
+    return folder / "model.onnx"
 
 
 def grounding_dino(writes_config: bool = True) -> Exporter:
@@ -170,16 +175,7 @@ def grounding_dino(writes_config: bool = True) -> Exporter:
         }
         model.config.save_pretrained(folder)
         processor.save_pretrained(folder)
-        torch.onnx.export(
-            Named(model, **words),
-            (torch.zeros(1, 3, SIDE, SIDE),),
-            folder / "model.onnx",
-            opset_version=17,
-            dynamo=False,
-            input_names=["pixel_values"],
-            output_names=["logits", "pred_boxes"],
-        )
-        return folder / "model.onnx"
+        return exported_with_words(model, words, folder)
 
     return Exporter(make, of_transformers, config=writes_config)
 
