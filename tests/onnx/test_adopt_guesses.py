@@ -282,6 +282,41 @@ def test_logits_of_tokens_are_no_classes(tmp_path):
         mmort.onnx.adopt(path, tmp_path / "a.onnx", config=tmp_path)
 
 
+@pytest.mark.parametrize("matches_words", [False, True])
+def test_only_presets_that_fit_queries_are_offered(tmp_path, matches_words):
+    """An Elu is in files of OWL-ViT and OWLv2, and in no other; OWLv2 has no preset, and no run tells the two."""
+    queries = {"logits": RNG.normal(0, 1, (9, 3)), "pred_boxes": RNG.uniform(0.2, 0.5, (9, 4))}
+    path = write(tmp_path / "any.onnx", queries, image=(1, 3, HEIGHT, WIDTH), name="pixel_values")
+    if matches_words:
+        model = onnx.load(path)
+        (sum_of_logits,) = (node for node in model.graph.node if "logits/sum" in node.output)
+        sum_of_logits.output[:] = ["logits/linear"]
+        model.graph.node.insert(
+            list(model.graph.node).index(sum_of_logits) + 1, oh.make_node("Elu", ["logits/linear"], ["logits/sum"])
+        )
+        onnx.save(model, path)
+    expected = ["owlvit"] if matches_words else ["rtdetr-transformers"]
+    for more in ([], ["--try", IMAGES[0]] if matches_words else []):
+        lines = asked(path, *more)
+        assert "pass --config DIR, the folder with config.json and preprocessor_config.json" in lines[0]
+        assert presets_in(lines[:2]) == expected
+        others = (
+            f"  --preset detr or yolos with --set preprocessing.size={WIDTH},{HEIGHT} preprocessing.keep_ratio=false"
+        )
+        assert lines[2].startswith(others) != matches_words  # by default, they make inputs of another size
+        owlv2 = "  OWLv2, whose outputs are the same, has no preset: it blurs images before it resizes them"
+        assert any(line.startswith(owlv2) for line in lines) == matches_words
+        assert any(line.startswith("  --try IMAGE") for line in lines) != matches_words
+    wrong = "detr" if matches_words else "owlvit"
+    with pytest.raises(ValueError, match=f"preset {wrong} must have outputs as"):
+        mmort.onnx.adopt(path, tmp_path / "a.onnx", preset=wrong)
+    adoption = mmort.onnx.adopt(path, tmp_path / "a.onnx", preset=expected[-1])
+    assert adoption.layout.prepare.size == (WIDTH, HEIGHT)
+    if not matches_words:
+        stretched = {"preprocessing": {"size": [WIDTH, HEIGHT], "keep_ratio": False}}
+        mmort.onnx.adopt(path, tmp_path / "b.onnx", stretched, preset="detr")
+
+
 def test_a_file_that_divides_images_does_not_fit_a_preset_that_normalizes_them_otherwise(tmp_path):
     path = write(tmp_path / "detr.onnx", {"pred_boxes": np.full((4, 4), 0.3), "logits": np.zeros((4, 3))})
     with_first_nodes(path, oh.make_node("Div", ["images", "255"], ["changed"]))
