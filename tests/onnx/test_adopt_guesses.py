@@ -116,6 +116,32 @@ def test_a_run_shows_the_range_of_values(tmp_path):
     assert "with other ranges of values" in text
 
 
+@pytest.mark.parametrize(
+    ("metadata", "reason"),
+    [
+        ({"names": "['cat', 'dog', 'owl']"}, "there are 3 names of classes, and 2 scores of a box"),
+        ({"task": "pose"}, "task is pose"),
+        ({"task": "object_detection", "names": "['cat', 'dog']"}, None),
+    ],
+)
+def test_metadata_of_others_that_contradicts_a_guess(tmp_path, metadata, reason):
+    """A run has evidence for YOLOX, whose outputs are as those of other tasks and with as many columns."""
+    path = network(tmp_path / "any.onnx", scale=8 / 255, threshold=4)
+    model = onnx.load(path)
+    boxes = next(tensor for tensor in model.graph.initializer if tensor.name == "boxes")
+    boxes.CopyFrom(onnx.numpy_helper.from_array(RNG.uniform(0, 1, (1, CELLS, 4)).astype(np.float32), "boxes"))
+    oh.set_model_props(model, metadata)
+    onnx.save(model, path)
+    if reason is None:
+        assert mmort.onnx.adopt(path, tmp_path / "a.onnx").layout.classes == ["cat", "dog"]
+        return
+    (line,) = asked(path)
+    assert (
+        f"the file's metadata contradicts all exporters that write its outputs: {reason}; pass --preset yolox" in line
+    )
+    mmort.onnx.adopt(path, tmp_path / "a.onnx", preset="yolox")
+
+
 def test_a_network_that_takes_values_from_0_to_1_is_no_yolox(tmp_path):
     """With levels from 0 to 255 all of its scores are 1, and ImageNet's range gives what its own does: a question."""
     path = network(tmp_path / "any.onnx", scale=8, threshold=4)

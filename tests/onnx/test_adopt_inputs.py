@@ -162,6 +162,8 @@ def test_outputs_of_tensorflow(tmp_path):
     ("image", "further", "layout", "message"),
     [
         ((1, 4, HEIGHT, WIDTH), None, {}, r"one image as input, .* got images float32 \[1, 4, 64, 96\]"),
+        ((1, 1, HEIGHT, WIDTH), None, {}, r"one image as input, .* got images float32 \[1, 1, 64, 96\]"),
+        ((1, 6, HEIGHT, WIDTH), None, {}, r"one image as input, .* got images float32 \[1, 6, 64, 96\]"),
         ((1, 3, HEIGHT, WIDTH), "threshold", {}, "--set inputs.NAME=MEANING states it, .*; unknown: threshold, of"),
         (
             (1, 3, HEIGHT, WIDTH),

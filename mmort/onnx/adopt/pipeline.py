@@ -32,6 +32,7 @@ from mmort.onnx.adopt.own_steps import own_steps
 from mmort.onnx.adopt.paddle_config import NAMES as CONFIG_NAMES
 from mmort.onnx.adopt.presets import (
     PRESETS,
+    contradiction,
     fitting,
     has_queries,
     makes_inputs,
@@ -195,7 +196,17 @@ def _candidates(
         return "an unknown exporter", {"": _read(file, stated)}
     if "preprocessing" in stated and (entries := queries(file)) is not None:
         return "transformers", {"": _read(file, merged(entries, stated))}
-    fits = {name: _read(file, merged(entries, stated)) for name, entries in fitting(file).items()}
+    fits, contradicted = {}, ""
+    for name, entries in fitting(file).items():
+        reason = contradiction(file, entries)
+        contradicted = reason or contradicted
+        if reason is None:
+            fits[name] = _read(file, merged(entries, stated))
+    if contradicted and not fits:
+        raise Question(
+            f"adopt: the file's metadata contradicts all exporters that write its outputs: {contradicted}; pass "
+            f"--preset {' or '.join(fitting(file))}, or --layout FILE.json; its outputs: {_listed(file)}"
+        )
     if not fits:
         return "an unknown exporter", {"": _read(file, stated)}
     return None, {name: layout for name, layout in fits.items() if makes_inputs(file, layout.preprocessing)} or fits
@@ -283,7 +294,7 @@ def _asking(
         described = f"{PRESETS[name].exporter}: {preprocessing_text(layout.prepare)}"
         verdict = f" ({found[name]})" if name in found else ""
         lines.append(f"  --preset {name:<{width}}  {described}{verdict}")
-    others = [name for name in fitting(file) if name not in candidates]
+    others = [name for name in fitting(file) if name not in candidates] if has_queries(file) else []
     if others:
         width, height = file.run_size()
         lines.append(

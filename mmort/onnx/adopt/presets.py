@@ -302,17 +302,38 @@ def _queries_of_words(file: ForeignFile) -> Entries | None:
 
 def _names(file: ForeignFile, entries: Mapping[str, Any]) -> list[str] | None:
     """Return the names of classes in a file's metadata, under the keys of other libraries, if they fit its scores."""
-    for key in ("names", "class_names", "classes", "labels"):
-        names = _texts(file.metadata.get(key, ""))
-        if not names:
-            continue
-        output, _, begin = entries["scores"].partition("[")
-        if "labels" in entries or output not in file.outputs:
-            return names
-        shape = _shape(file, file.outputs[output])
-        width = shape[1 if entries.get("columns_first") else -1] - int(begin.rstrip("]").rstrip(":") or 0)
-        return names if len(names) == width else None
+    names, width = _stated_names(file), _scores(file, entries)
+    return names if names and width in (None, len(names)) else None
+
+
+def _stated_names(file: ForeignFile) -> list[str]:
+    """Return the names of classes in a file's metadata; empty if it has none."""
+    keys = ("names", "class_names", "classes", "labels")
+    return next(filter(None, (_texts(file.metadata.get(key, "")) for key in keys)), [])
+
+
+def _scores(file: ForeignFile, entries: Mapping[str, Any]) -> int | None:
+    """Return how many scores a box has by some entries; None if the file chooses one."""
+    output, _, begin = entries["scores"].partition("[")
+    if "labels" in entries or output not in file.outputs:
+        return None
+    shape = _shape(file, file.outputs[output])
+    return shape[1 if entries.get("columns_first") else -1] - int(begin.rstrip("]").partition(":")[0] or 0)
+
+
+def contradiction(file: ForeignFile, entries: Mapping[str, Any]) -> str | None:
+    """Return why a file's metadata, which other libraries write, contradicts some entries; None if it does not."""
+    task = file.metadata.get("task", "detect")
+    if task.lower().replace("_", "-") not in _DETECTION:
+        return f"task is {task[:80]}"
+    names, width = _stated_names(file), _scores(file, entries)
+    if names and width not in (None, len(names)):
+        return f"there are {len(names)} names of classes, and {width} scores of a box"
     return None
+
+
+_DETECTION = ("", "detect", "detection", "object-detection")
+"""The words for the task in metadata."""
 
 
 def _texts(text: str) -> list[str]:
