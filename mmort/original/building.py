@@ -90,6 +90,12 @@ def build(config: Config, package: Package) -> Original:
     """
     layout = DetectorConfig(config)
     described_model = layout.outer_model
+    if "student_cfg" in described_model:  # DWPose's
+        raise ValueError(
+            f"export: model.type {plain_type(described_model.get('type'))} trains a model by another one; export "
+            f"{described_model['student_cfg']} instead, with the weights that MMPose's pth_transfer.py takes from "
+            "the checkpoint"
+        )
     registry = import_package(package)
     _import_parts(config, package)
     from mmengine.config import ConfigDict

@@ -57,6 +57,13 @@ def test_configs_of_other_packages_are_refused(tmp_path):
         export(tmp_path / "c.py", tmp_path / "x.pth", tmp_path / "o.onnx", progress=lambda line: None)
 
 
+def test_a_model_that_is_trained_by_another_one(config, tmp_path):
+    model = 'model = dict(type="DWPoseDistiller", student_cfg="configs/rtmpose-m.py", teacher_cfg="configs/l.py")'
+    config.write_text('default_scope = "mmpose"\n' + model + "\ntest_pipeline = [dict(type='LoadImage')]")
+    with pytest.raises(ValueError, match=r"DWPoseDistiller trains .*; export configs/rtmpose-m\.py instead"):
+        export(config, tmp_path / "x.pth", tmp_path / "o.onnx", progress=lambda line: None)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
