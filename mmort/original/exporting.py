@@ -26,7 +26,7 @@ from mmort.onnx.export.options import Options
 from mmort.onnx.graph import inspection
 from mmort.original import shims
 from mmort.original.adapters import Adapter, Classification, Segmentation
-from mmort.original.building import Original, build, load
+from mmort.original.building import Original, build, load, without_deprecations
 from mmort.original.ends import compare
 from mmort.original.inputs import Inputs
 from mmort.original.poses import Pose
@@ -57,7 +57,7 @@ def export_original(
     test_image = image if options.test_img is None else read_image(options.test_img)
     with Steps(progress) as steps:
         draft_of = _prepared(config, checkpoint, image, options, steps)
-        with shims.applied():
+        with shims.applied(), without_deprecations():
             report = draft_of.write(output_file, test_image)
         steps.end()
         if options.verify is not False:
@@ -76,7 +76,7 @@ def check_original(config: PathLike, options: ExportOptions, progress: Callable[
     """Implement `mmort.original.check`."""
     with Steps(progress) as steps, temporary_folder() as folder:
         draft_of = _prepared(config, None, read_image(DEFAULT_IMAGE), options, steps)
-        with shims.applied():
+        with shims.applied(), without_deprecations():
             draft_of.check(Path(folder, "x.onnx"))
         steps.end()
         return draft_of.adapter.original.family
@@ -93,8 +93,8 @@ def _prepared(
     if package is None:
         supported = ", ".join(f"{package.name} ({scope!r})" for scope, package in PACKAGES.items())
         raise ValueError(
-            f"export: original must be False for {os.fspath(config)}: default_scope is "
-            f"{settings.get('default_scope')!r}, and --original is for {supported}"
+            f"export: --original (original=True) is for configs of {supported}, and default_scope of "
+            f"{os.fspath(config)} is {settings.get('default_scope')!r}; detectors are exported without it"
         )
     preprocessing = Preprocessing.from_config(settings)
     steps.begin(f"building the model with {package.name}'s own code")
