@@ -211,7 +211,7 @@ MAX_PREPROCESSOR_BYTES = _limit(
     "MAX_PREPROCESSOR_BYTES",
     2**24,
     "bytes",
-    "a file of transformers for `adopt --config`",
+    "a file of transformers or PaddleDetection for `adopt --config`",
     "it is held in memory",
 )
 MAX_LAYOUT_BYTES = _limit("MAX_LAYOUT_BYTES", 2**24, "bytes", "a JSON file of a layout", "it is held in memory")

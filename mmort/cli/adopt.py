@@ -41,7 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--config",
         metavar="PATH",
         help="of a model of transformers, the folder with config.json and preprocessor_config.json; of a file of "
-        "MMDetection or MMDeploy, the detector's config, which is read, not executed",
+        "PaddleDetection, infer_cfg.yml or its folder; of a file of MMDetection or MMDeploy, the detector's config, "
+        "which is read, not executed",
     )
     parser.add_argument(
         "--layout", metavar="FILE.json", help="what the outputs mean, as far as the file itself does not say"

@@ -14,7 +14,7 @@ from typing import Any
 from torch import nn
 
 from mmort.configs.layout import DetectorConfig
-from mmort.configs.packages import PACKAGES, Package
+from mmort.configs.packages import PACKAGES, PARTS, Package
 from mmort.configs.schema import Config, plain_type
 from mmort.configs.value_types import Imported
 from mmort.detect.checkpoint import MAX_LISTED, load_checkpoint
@@ -99,6 +99,12 @@ def build(config: Config, package: Package) -> Original:
     """
     layout = DetectorConfig(config)
     described_model = layout.outer_model
+    if "student_cfg" in described_model:  # DWPose's
+        raise ValueError(
+            f"export: model.type {plain_type(described_model.get('type'))} trains a model by another one; export "
+            f"{described_model['student_cfg']} instead, with the weights that MMPose's pth_transfer.py takes from "
+            "the checkpoint"
+        )
     registry = import_package(package)
     _import_parts(config, package)
     from mmengine.config import ConfigDict
@@ -173,17 +179,31 @@ def _palette(palette: Any, count: int) -> tuple[tuple[int, int, int], ...] | Non
 
 
 def _import_parts(config: Config, package: Package) -> None:
-    """Import the packages that the config names in ``custom_imports``, if they are OpenMMLab's."""
+    """Import the packages that the config names, in ``custom_imports`` or before a type, if they are OpenMMLab's."""
+    packages = PACKAGES | {PARTS.module: PARTS}
     entry = config.get("custom_imports") or {}
     names = entry.get("imports", ()) if isinstance(entry, Mapping) else ()
     for name in (names,) if isinstance(names, str) else names:
         module = str(name).partition(".")[0]
-        if module not in PACKAGES:
+        if module not in packages:
             raise ValueError(
                 f"export: custom_imports of {name!r} is not followed, as only OpenMMLab's packages are; "
                 f"--import FILE.py runs a file that registers parts of your own in {package.name}'s registries"
             )
-        import_package(PACKAGES[module])
+        import_package(packages[module])
+    if any(kind.startswith("mmdet.") for kind in _types(DetectorConfig(config).outer_model)):
+        import_package(PARTS)
+
+
+def _types(value: Any) -> Iterator[str]:
+    """Yield the names of types in a part of a config."""
+    if isinstance(value, Mapping):
+        if isinstance(value.get("type"), str):
+            yield value["type"]
+        value = tuple(value.values())
+    if isinstance(value, (list, tuple)):
+        for entry in value:
+            yield from _types(entry)
 
 
 def described(value: Any) -> Any:

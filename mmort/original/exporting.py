@@ -25,10 +25,11 @@ from mmort.onnx.export.draft import Draft
 from mmort.onnx.export.options import Options
 from mmort.onnx.graph import inspection
 from mmort.original import shims
-from mmort.original.adapters import Adapter, Classification, Segmentation
+from mmort.original.adapters import Adapter, Classification
 from mmort.original.building import Original, build, load, without_deprecations
 from mmort.original.ends import compare
 from mmort.original.inputs import Inputs
+from mmort.original.mask2former import segmentation_adapter
 from mmort.original.poses import Pose
 from mmort.original.texts import text_adapter
 from mmort.predict import FixedSizeWarning, read_image
@@ -42,7 +43,7 @@ _OF_DETECTORS = ("texts", "open_vocabulary", "vocabulary", "skip_postprocess", "
 
 ADAPTERS: dict[str, Callable[[Original], Adapter]] = {
     "mmpretrain": Classification,
-    "mmseg": Segmentation,
+    "mmseg": segmentation_adapter,
     "mmpose": Pose,
     "mmocr": text_adapter,
 }

@@ -24,7 +24,10 @@ from mmort.original.known import KnownMeta, KnownSamples
 from mmort.original.packages import import_package
 from mmort.predict import PosePredictor
 
-_OUTPUTS = {"SimCCLabel": (SIMCC_X.name, SIMCC_Y.name), "RegressionLabel": (POINTS.name,)}
+_POINTS = "RegressionLabel", "IntegralRegressionLabel"
+"""Codecs whose models find coordinates; the second one has heatmaps in training only."""
+
+_OUTPUTS = {"SimCCLabel": (SIMCC_X.name, SIMCC_Y.name), **dict.fromkeys(_POINTS, (POINTS.name,))}
 """The outputs of models with these codecs; of others, heatmaps."""
 
 
@@ -148,12 +151,12 @@ def _codec_of(decoder: Any) -> str:
         return "udp"
     if kind == "SimCCLabel" and not decoder.use_dark:
         return "simcc"
-    if kind == "RegressionLabel":
+    if kind in _POINTS:
         return "points"
     option = {"UDPHeatmap": " with heatmap_type='combined'", "SimCCLabel": " with use_dark"}.get(kind, "")
     raise ValueError(
-        f"export: the head's decoder {kind}{option} is not supported; supported: MSRAHeatmap, UDPHeatmap, SimCCLabel "
-        "and RegressionLabel"
+        f"export: the head's decoder {kind}{option} is not supported; supported: MSRAHeatmap, UDPHeatmap, SimCCLabel, "
+        f"{' and '.join(_POINTS)}"
     )
 
 

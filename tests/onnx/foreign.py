@@ -45,6 +45,27 @@ def write(path, outputs, image=("n", 3, HEIGHT, WIDTH), metadata=None, opset=17,
     return path
 
 
+def add_input(path, name, shape, element_type=1, *, factor=None, output=None):
+    """Add an input (N, 2) or (N, 3), of which columns `factor` are multiplied with an output (N, boxes, 4)."""
+    model = onnx.load(path)
+    model.graph.input.append(oh.make_tensor_value_info(name, element_type, shape))
+    if output is not None:
+        for node in model.graph.node:
+            if output in node.output:
+                node.output[:] = ["plain/output"]
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(factor), "factor/columns"))
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([-1, 1, 4]), "factor/shape"))
+        model.graph.node.extend(
+            [
+                oh.make_node("Cast", [name], ["factor/float"], to=1),
+                oh.make_node("Gather", ["factor/float", "factor/columns"], ["factor/gathered"], axis=1),
+                oh.make_node("Reshape", ["factor/gathered", "factor/shape"], ["factor/rows"]),
+                oh.make_node("Mul", ["plain/output", "factor/rows"], [output]),
+            ]
+        )
+    onnx.save(model, path)
+
+
 def ultralytics(**entries):
     """Return the metadata that ultralytics writes."""
     common = {"description": "Ultralytics YOLO11n model", "docs": "https://docs.ultralytics.com", "task": "detect"}

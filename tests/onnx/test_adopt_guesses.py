@@ -116,6 +116,32 @@ def test_a_run_shows_the_range_of_values(tmp_path):
     assert "with other ranges of values" in text
 
 
+@pytest.mark.parametrize(
+    ("metadata", "reason"),
+    [
+        ({"names": "['cat', 'dog', 'owl']"}, "there are 3 names of classes, and 2 scores of a box"),
+        ({"task": "pose"}, "task is pose"),
+        ({"task": "object_detection", "names": "['cat', 'dog']"}, None),
+    ],
+)
+def test_metadata_of_others_that_contradicts_a_guess(tmp_path, metadata, reason):
+    """A run has evidence for YOLOX, whose outputs are as those of other tasks and with as many columns."""
+    path = network(tmp_path / "any.onnx", scale=8 / 255, threshold=4)
+    model = onnx.load(path)
+    boxes = next(tensor for tensor in model.graph.initializer if tensor.name == "boxes")
+    boxes.CopyFrom(onnx.numpy_helper.from_array(RNG.uniform(0, 1, (1, CELLS, 4)).astype(np.float32), "boxes"))
+    oh.set_model_props(model, metadata)
+    onnx.save(model, path)
+    if reason is None:
+        assert mmort.onnx.adopt(path, tmp_path / "a.onnx").layout.classes == ["cat", "dog"]
+        return
+    (line,) = asked(path)
+    assert (
+        f"the file's metadata contradicts all exporters that write its outputs: {reason}; pass --preset yolox" in line
+    )
+    mmort.onnx.adopt(path, tmp_path / "a.onnx", preset="yolox")
+
+
 def test_a_network_that_takes_values_from_0_to_1_is_no_yolox(tmp_path):
     """With levels from 0 to 255 all of its scores are 1, and ImageNet's range gives what its own does: a question."""
     path = network(tmp_path / "any.onnx", scale=8, threshold=4)
@@ -280,6 +306,41 @@ def test_logits_of_tokens_are_no_classes(tmp_path):
     )
     with pytest.raises(ValueError, match="got GroundingDinoImageProcessor; its logits are of the tokens of a text"):
         mmort.onnx.adopt(path, tmp_path / "a.onnx", config=tmp_path)
+
+
+@pytest.mark.parametrize("matches_words", [False, True])
+def test_only_presets_that_fit_queries_are_offered(tmp_path, matches_words):
+    """An Elu is in files of OWL-ViT and OWLv2, and in no other; OWLv2 has no preset, and no run tells the two."""
+    queries = {"logits": RNG.normal(0, 1, (9, 3)), "pred_boxes": RNG.uniform(0.2, 0.5, (9, 4))}
+    path = write(tmp_path / "any.onnx", queries, image=(1, 3, HEIGHT, WIDTH), name="pixel_values")
+    if matches_words:
+        model = onnx.load(path)
+        (sum_of_logits,) = (node for node in model.graph.node if "logits/sum" in node.output)
+        sum_of_logits.output[:] = ["logits/linear"]
+        model.graph.node.insert(
+            list(model.graph.node).index(sum_of_logits) + 1, oh.make_node("Elu", ["logits/linear"], ["logits/sum"])
+        )
+        onnx.save(model, path)
+    expected = ["owlvit"] if matches_words else ["rtdetr-transformers"]
+    for more in ([], ["--try", IMAGES[0]] if matches_words else []):
+        lines = asked(path, *more)
+        assert "pass --config DIR, the folder with config.json and preprocessor_config.json" in lines[0]
+        assert presets_in(lines[:2]) == expected
+        others = (
+            f"  --preset detr or yolos with --set preprocessing.size={WIDTH},{HEIGHT} preprocessing.keep_ratio=false"
+        )
+        assert lines[2].startswith(others) != matches_words  # by default, they make inputs of another size
+        owlv2 = "  OWLv2, whose outputs are the same, has no preset: it blurs images before it resizes them"
+        assert any(line.startswith(owlv2) for line in lines) == matches_words
+        assert any(line.startswith("  --try IMAGE") for line in lines) != matches_words
+    wrong = "detr" if matches_words else "owlvit"
+    with pytest.raises(ValueError, match=f"preset {wrong} must have outputs as"):
+        mmort.onnx.adopt(path, tmp_path / "a.onnx", preset=wrong)
+    adoption = mmort.onnx.adopt(path, tmp_path / "a.onnx", preset=expected[-1])
+    assert adoption.layout.prepare.size == (WIDTH, HEIGHT)
+    if not matches_words:
+        stretched = {"preprocessing": {"size": [WIDTH, HEIGHT], "keep_ratio": False}}
+        mmort.onnx.adopt(path, tmp_path / "b.onnx", stretched, preset="detr")
 
 
 def test_a_file_that_divides_images_does_not_fit_a_preset_that_normalizes_them_otherwise(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 import mmort
 import mmort.onnx
 from mmort.onnx.adopt import Question
-from tests.onnx.foreign import HEIGHT, WIDTH, assert_detects, corners, detect, ultralytics, write
+from tests.onnx.foreign import HEIGHT, WIDTH, add_input, assert_detects, corners, detect, ultralytics, write
 
 RNG = np.random.default_rng(11)
 STRETCHED = {"size": [WIDTH, HEIGHT], "keep_ratio": False}
@@ -17,27 +17,6 @@ STRETCHED = {"size": [WIDTH, HEIGHT], "keep_ratio": False}
 def random_boxes(count):
     """Return boxes cx, cy, w, h in pixels, many of which overlap."""
     return np.concatenate([RNG.uniform(20, 44, (count, 2)), RNG.uniform(15, 30, (count, 2))], 1)
-
-
-def add_input(path, name, shape, element_type=1, *, factor=None, output=None):
-    """Add an input (N, 2) or (N, 3), of which columns `factor` are multiplied with an output (N, boxes, 4)."""
-    model = onnx.load(path)
-    model.graph.input.append(oh.make_tensor_value_info(name, element_type, shape))
-    if output is not None:
-        for node in model.graph.node:
-            if output in node.output:
-                node.output[:] = ["plain/output"]
-        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(factor), "factor/columns"))
-        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([-1, 1, 4]), "factor/shape"))
-        model.graph.node.extend(
-            [
-                oh.make_node("Cast", [name], ["factor/float"], to=1),
-                oh.make_node("Gather", ["factor/float", "factor/columns"], ["factor/gathered"], axis=1),
-                oh.make_node("Reshape", ["factor/gathered", "factor/shape"], ["factor/rows"]),
-                oh.make_node("Mul", ["plain/output", "factor/rows"], [output]),
-            ]
-        )
-    onnx.save(model, path)
 
 
 @pytest.mark.parametrize("number", ["n", 1])
@@ -78,31 +57,6 @@ def test_sizes_and_scales_of_the_resized_image(tmp_path, name, columns, factor):
     image = np.zeros((128, 96, 3), np.uint8)  # half of it: 64 x 48
     multiple = {"scale_factor": 0.5, "im_info": 0.5, "im_shape": np.array([48, 64, 48, 64])}[name]
     assert_detects(detect(tmp_path / "a.onnx", image), boxes * multiple, scores.max(1), scores.argmax(1))
-
-
-def test_post_processing_of_paddle(tmp_path):
-    """Class, score and corners in the original image, and how many rows each image has."""
-    counts, rows = np.array([3, 5]), np.zeros((8, 6))
-    rows[:, 0], rows[:, 1] = RNG.integers(0, 3, 8), RNG.uniform(0.2, 0.9, 8)
-    rows[:, 2:] = corners(random_boxes(8))
-    path = write(tmp_path / "ppyoloe.onnx", {"rows": rows, "counts": counts}, (2, 3, HEIGHT, WIDTH), name="image")
-    model = onnx.load(path)
-    for output in model.graph.output:  # of the batch, not of each image
-        del output.type.tensor_type.shape.dim[0]
-    for node, shape in (("rows", [8, 6]), ("counts", [2])):
-        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(shape), f"{node}/flat"))
-        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([0]), f"{node}/first"))
-        (cast,) = (other for other in model.graph.node if node in other.output)
-        cast.output[:] = [f"{node}/batch"]
-        model.graph.node.append(oh.make_node("Gather", [f"{node}/batch", f"{node}/first"], [f"{node}/one"]))
-        model.graph.node.append(oh.make_node("Reshape", [f"{node}/one", f"{node}/flat"], [node]))
-    onnx.save(model, path)
-    add_input(path, "scale_factor", [2, 2])
-    mmort.onnx.adopt(path, tmp_path / "a.onnx", preset="ppyoloe")
-    images = [np.zeros((200, 80, 3), np.uint8), np.zeros((31, 400, 3), np.uint8)]
-    first, second = mmort.Predictor(tmp_path / "a.onnx", score_threshold=0).predict(images, 2)
-    for detections, part in ((first, rows[:3]), (second, rows[3:])):
-        assert_detects(detections, part[:, 2:], part[:, 1], part[:, 0])
 
 
 def test_rows_with_the_index_of_their_image(tmp_path):
@@ -208,6 +162,8 @@ def test_outputs_of_tensorflow(tmp_path):
     ("image", "further", "layout", "message"),
     [
         ((1, 4, HEIGHT, WIDTH), None, {}, r"one image as input, .* got images float32 \[1, 4, 64, 96\]"),
+        ((1, 1, HEIGHT, WIDTH), None, {}, r"one image as input, .* got images float32 \[1, 1, 64, 96\]"),
+        ((1, 6, HEIGHT, WIDTH), None, {}, r"one image as input, .* got images float32 \[1, 6, 64, 96\]"),
         ((1, 3, HEIGHT, WIDTH), "threshold", {}, "--set inputs.NAME=MEANING states it, .*; unknown: threshold, of"),
         (
             (1, 3, HEIGHT, WIDTH),

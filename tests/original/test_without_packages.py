@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mmort.cli import main
-from mmort.configs.packages import PACKAGES, package_of
+from mmort.configs.packages import PACKAGES, PARTS, package_of
 from mmort.detect import unsupported
 from mmort.detect.export import ExportOptions
 from mmort.original import export, shims
@@ -72,6 +72,13 @@ def test_configs_of_other_packages_are_refused(tmp_path):
         export(tmp_path / "c.py", tmp_path / "x.pth", tmp_path / "o.onnx", progress=lambda line: None)
 
 
+def test_a_model_that_is_trained_by_another_one(config, tmp_path):
+    model = 'model = dict(type="DWPoseDistiller", student_cfg="configs/rtmpose-m.py", teacher_cfg="configs/l.py")'
+    config.write_text('default_scope = "mmpose"\n' + model + "\ntest_pipeline = [dict(type='LoadImage')]")
+    with pytest.raises(ValueError, match=r"DWPoseDistiller trains .*; export configs/rtmpose-m\.py instead"):
+        export(config, tmp_path / "x.pth", tmp_path / "o.onnx", progress=lambda line: None)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -85,12 +92,14 @@ def test_options_of_detectors(config, tmp_path, options, message):
         export(config, tmp_path / "x.pth", tmp_path / "o.onnx", ExportOptions(**options), progress=lambda line: None)
 
 
-def test_a_package_that_is_missing(monkeypatch):
+@pytest.mark.parametrize("package", [PACKAGES["mmseg"], PARTS])
+def test_a_package_that_is_missing(monkeypatch, package):
     monkeypatch.setitem(__import__("sys").modules, "mmengine", None)
     import_package.cache_clear()
+    message = rf"cannot be imported: .*mmengine.*pip install --no-deps mmengine.* {package.requirements[0]}"
     try:
-        with pytest.raises(ImportError, match=r"cannot be imported: .*mmengine.*pip install --no-deps mmengine"):
-            import_package(PACKAGES["mmseg"])
+        with pytest.raises(ImportError, match=message):
+            import_package(package)
     finally:
         import_package.cache_clear()
 

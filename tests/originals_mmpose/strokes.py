@@ -96,6 +96,14 @@ NETWORKS = {
         "test_cfg": "dict(flip_test=True, shift_coords=True)",
         "neck": True,
     },
+    "DSNT": {
+        "codec": f"dict(type='IntegralRegressionLabel', {SIZES}, normalize=True)",
+        "head": "dict(type='DSNTHead', in_channels=128, in_featuremap_size=(2, 3), num_joints=5, "
+        "deconv_out_channels=(32, 32, 32), deconv_kernel_sizes=(4, 4, 4), loss=dict(type='MultipleLossWrapper', losses="
+        "[dict(type='SmoothL1Loss', use_target_weight=True), dict(type='JSDiscretLoss', use_target_weight=True)]), "
+        "decoder=codec)",
+        "test_cfg": "dict(flip_test=True, shift_coords=True)",
+    },
     "RLE": {
         "codec": "dict(type='RegressionLabel', input_size=(48, 64))",
         "head": "dict(type='RLEHead', in_channels=128, num_joints=5, "

@@ -53,6 +53,26 @@ RESNET = """dict(
     contract_dilation=True
 )"""
 HEAD = "norm_cfg=norm_cfg, align_corners=False, loss_decode=dict(type='CrossEntropyLoss', use_sigmoid=False)"
+MASK2FORMER = """dict(
+    type="Mask2FormerHead", in_channels=[8, 16, 32, 64], strides=[4, 8, 16, 32], feat_channels=16, out_channels=16,
+    num_classes=4, num_queries=6, num_transformer_feat_level=3, align_corners=False,
+    enforce_decoder_input_project=False,
+    positional_encoding=dict(num_feats=8, normalize=True),
+    pixel_decoder=dict(
+        type="mmdet.MSDeformAttnPixelDecoder", num_outs=3, norm_cfg=dict(type="GN", num_groups=4),
+        act_cfg=dict(type="ReLU"), positional_encoding=dict(num_feats=8, normalize=True),
+        encoder=dict(num_layers=2, layer_cfg=dict(
+            self_attn_cfg=dict(embed_dims=16, num_heads=2, num_levels=3, num_points=4, batch_first=True),
+            ffn_cfg=dict(embed_dims=16, feedforward_channels=32, num_fcs=2, act_cfg=dict(type="ReLU", inplace=True)),
+        )),
+    ),
+    transformer_decoder=dict(return_intermediate=True, num_layers=3, layer_cfg=dict(
+        self_attn_cfg=dict(embed_dims=16, num_heads=2, batch_first=True),
+        cross_attn_cfg=dict(embed_dims=16, num_heads=2, batch_first=True),
+        ffn_cfg=dict(embed_dims=16, feedforward_channels=32, num_fcs=2, act_cfg=dict(type="ReLU", inplace=True)),
+    )),
+    loss_cls=dict(type="mmdet.CrossEntropyLoss", use_sigmoid=False, class_weight=[1.0] * 4 + [0.1]),
+)"""
 NETWORKS = {
     "FCN": (
         RESNET,
@@ -89,6 +109,10 @@ NETWORKS = {
         "strides=(4, 2, 2, 2), out_indices=(0, 1, 2, 3))",
         "dict(type='UPerHead', in_channels=[8, 16, 32, 64], in_index=[0, 1, 2, 3], pool_scales=(1, 2), channels=8, "
         f"num_classes=4, {HEAD})",
+    ),
+    "Mask2Former": (
+        RESNET.replace("dilations=(1, 1, 2, 4), strides=(1, 1, 1, 1)", "dilations=(1, 1, 1, 1), strides=(1, 2, 2, 2)"),
+        MASK2FORMER,
     ),
     "SegNeXt": (
         RESNET,

@@ -49,7 +49,8 @@ def adopt(
         or MMDeploy, only ``classes`` and ``preprocessing``.
     config : path, optional
         Of a model of transformers, the folder with ``config.json`` and ``preprocessor_config.json``; of a file of
-        MMDetection or MMDeploy, the detector's config.
+        PaddleDetection, ``infer_cfg.yml`` or its folder, which needs PyYAML; of a file of MMDetection or MMDeploy, the
+        detector's config.
     preset : str, optional
         The exporter, by its name in `mmort.onnx.adopt.presets.PRESETS`, of a file that does not say it.
     try_image : path, optional
@@ -73,7 +74,7 @@ def adopt(
         If the file is not a detector's, an entry of the layout is missing or wrong, or the adopted file does not run
         or contradicts the layout.  Nothing is written then.
     ImportError
-        If onnx or onnxruntime is not installed.
+        If onnx or onnxruntime is not installed, or PyYAML for a config of PaddleDetection.
     OSError
         If a file cannot be read or written, or `output` exists and `force` is false.
 

@@ -39,9 +39,9 @@ _PROCESSORS = {
 }
 """By name, without the ending ``ImageProcessor``."""
 
-_UNSUPPORTED = {
-    "Owlv2": "; it blurs images before it resizes them, which no preset and no layout can say",
-    "GroundingDino": "; its logits are of the tokens of a text, which no layout makes classes of",
+UNSUPPORTED = {
+    "Owlv2": "it blurs images before it resizes them, which no preset and no layout can say",
+    "GroundingDino": "its logits are of the tokens of a text, which no layout makes classes of",
 }
 """Why other processors are refused."""
 
@@ -82,7 +82,7 @@ def _processor(settings: Mapping[str, Any], model_type: str = "") -> _Processor 
         return None
     if stem not in _PROCESSORS:
         known = ", ".join(f"{stem}ImageProcessor" for stem in _PROCESSORS)
-        reason = _UNSUPPORTED.get(stem, "")
+        reason = f"; {UNSUPPORTED[stem]}" if stem in UNSUPPORTED else ""
         raise ValueError(
             f"adopt: preprocessor_config.json: image_processor_type must be {known}, with or without Fast or Pil, got "
             f"{name[:80]}{reason}"
@@ -114,6 +114,17 @@ def selection(settings: Mapping[str, Any], columns: int, names: int, queries: in
         return {"activation": "sigmoid", "max_detections": queries}
     limit = None if processor is None else processor.max_detections
     return {"activation": "sigmoid", "multi_label": True, "max_detections": limit or queries}
+
+
+def default_settings(stem: str, fixed: list[int] | None) -> dict[str, Any]:
+    """Return the settings of a processor, by its name without the ending, that has its defaults.
+
+    One that stretches all images to a size is for that of the inputs, a width and a height, if it is fixed.
+    """
+    settings: dict[str, Any] = {"image_processor_type": f"{stem}ImageProcessor"}
+    if fixed is not None and "height" in _PROCESSORS[stem].size:
+        settings["size"] = {"width": fixed[0], "height": fixed[1]}
+    return settings
 
 
 def image_processor(settings: Mapping[str, Any], fixed: list[int] | None, model_type: str = "") -> Entries:

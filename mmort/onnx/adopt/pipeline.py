@@ -24,11 +24,23 @@ from mmort.onnx.adopt import mmdetection
 from mmort.onnx.adopt.decode import append_decoder
 from mmort.onnx.adopt.evidence import CONFIDENT, decide, weigh
 from mmort.onnx.adopt.foreign_file import NOISE, ForeignFile
+from mmort.onnx.adopt.image_processors import UNSUPPORTED
 from mmort.onnx.adopt.inputs import MEANINGS, Inputs, Tensor, example_feeds, read_inputs
 from mmort.onnx.adopt.layout import OUTPUT_ENTRIES, Layout, merged
 from mmort.onnx.adopt.options import AdoptOptions
 from mmort.onnx.adopt.own_steps import own_steps
-from mmort.onnx.adopt.presets import PRESETS, QUERIES, fitting
+from mmort.onnx.adopt.paddle_config import NAMES as CONFIG_NAMES
+from mmort.onnx.adopt.presets import (
+    PRESETS,
+    contradiction,
+    fitting,
+    has_queries,
+    makes_inputs,
+    matches_words,
+    paddle_rows,
+    picodet_maps,
+    queries,
+)
 from mmort.onnx.adopt.question import Question
 from mmort.onnx.adopt.recognize import recognize
 from mmort.onnx.adopt.summary import Adoption, preprocessing_text
@@ -76,10 +88,13 @@ def adopt_file(
         _write_metadata(model, chosen)
         _save(model, output, path)
         return Adoption(mmdetection.EXPORTER, image, chosen, selects=False)
+    if config is not None and options.preset is not None:
+        raise ValueError("adopt: preset and config exclude each other: either says how an image becomes the input")
     exporter, candidates = _candidates(file, stated, options.preset)
-    if config is not None and exporter != "transformers":
+    if config is not None and exporter not in ("transformers", "PaddleDetection"):
         raise ValueError(
-            f"adopt: config is for files of transformers, MMDetection and MMDeploy, got a file of "
+            f"adopt: config is for files of transformers, MMDetection and MMDeploy, a folder or the detector's config, "
+            f"and of PaddleDetection, {' or '.join(CONFIG_NAMES)}; got {config} for a file of "
             f"{exporter or 'an unknown exporter'}"
         )
     guessed = None
@@ -179,12 +194,22 @@ def _candidates(
         return exporter, {"": _read(file, merged(entries, stated))}
     if {"boxes", "box_format", "scores", "preprocessing"} <= set(stated):
         return "an unknown exporter", {"": _read(file, stated)}
-    fits = fitting(file)
-    if "detr" in fits and "preprocessing" in stated:
-        return "transformers", {"": _read(file, merged(QUERIES, stated))}
+    if "preprocessing" in stated and (entries := queries(file)) is not None:
+        return "transformers", {"": _read(file, merged(entries, stated))}
+    fits, contradicted = {}, ""
+    for name, entries in fitting(file).items():
+        reason = contradiction(file, entries)
+        contradicted = reason or contradicted
+        if reason is None:
+            fits[name] = _read(file, merged(entries, stated))
+    if contradicted and not fits:
+        raise Question(
+            f"adopt: the file's metadata contradicts all exporters that write its outputs: {contradicted}; pass "
+            f"--preset {' or '.join(fitting(file))}, or --layout FILE.json; its outputs: {_listed(file)}"
+        )
     if not fits:
         return "an unknown exporter", {"": _read(file, stated)}
-    return None, {name: _read(file, merged(entries, stated)) for name, entries in fits.items()}
+    return None, {name: layout for name, layout in fits.items() if makes_inputs(file, layout.preprocessing)} or fits
 
 
 def _read(file: ForeignFile, entries: Mapping[str, Any]) -> Layout:
@@ -217,7 +242,8 @@ def _weighed(
 
     Draws what the candidates find if there is an image for that.
     """
-    if options.try_image is None and _has_queries(file):  # whose config is beside them, and whose runs take long
+    # Their config is beside them, and runs take long; none can tell OWLv2, which has no preset, from OWL-ViT.
+    if has_queries(file) and (options.try_image is None or matches_words(file)):
         raise Question(_asking(file, candidates, {}))
     tried = [] if options.try_image is None else [options.try_image]
     images = [read_image(image) for image in (*tried, *IMAGES)]
@@ -253,27 +279,36 @@ def _asking(
         "adopt: the file does not say its exporter, nor how an image becomes its input, and runs do not show it; "
         "nothing was written; choose one"
     ]
-    if _has_queries(file):
+    if has_queries(file):
         lines = [
             "adopt: a file of transformers does not say its preprocessing; pass --config DIR, the folder with "
             "config.json and preprocessor_config.json; nothing was written; or choose one"
+        ]
+    elif paddle_rows(file) or picodet_maps(file):
+        lines = [
+            f"adopt: a file of PaddleDetection does not say its preprocessing; pass --config {CONFIG_NAMES[0]}, which "
+            "its exporter writes beside it; nothing was written; or choose one"
         ]
     width = max(map(len, candidates))
     for name, layout in candidates.items():
         described = f"{PRESETS[name].exporter}: {preprocessing_text(layout.prepare)}"
         verdict = f" ({found[name]})" if name in found else ""
         lines.append(f"  --preset {name:<{width}}  {described}{verdict}")
-    if drawn is not None:
+    others = [name for name in fitting(file) if name not in candidates] if has_queries(file) else []
+    if others:
+        width, height = file.run_size()
+        lines.append(
+            f"  --preset {' or '.join(others)} with --set preprocessing.size={width},{height} "
+            "preprocessing.keep_ratio=false  by default, its images have another size than the file takes"
+        )
+    if matches_words(file):
+        lines.append(f"  OWLv2, whose outputs are the same, has no preset: {UNSUPPORTED['Owlv2']}")
+    elif drawn is not None:
         lines.append(f"  {drawn} has the candidates side by side")
     else:
         lines.append(f"  {'--try IMAGE':<{width + 9}}  an image with objects to find, which may show it")
     lines.append(f"  --layout FILE.json or --set NAME=VALUE  another one; its outputs: {_listed(file)}")
     return "\n".join(lines)
-
-
-def _has_queries(file: ForeignFile) -> bool:
-    """Return whether a file has the outputs of transformers."""
-    return {"logits", "pred_boxes"} <= set(file.outputs)
 
 
 def _described(tensor: Tensor) -> str:

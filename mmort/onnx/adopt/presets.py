@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mmort.onnx.adopt.foreign_file import IMAGENET, Entries, ForeignFile, cells, parsed_literal, scaled_to_one
-from mmort.onnx.adopt.image_processors import image_processor
+from mmort.contract.metadata import read_preprocessing
+from mmort.onnx.adopt.foreign_file import IMAGENET, NOISE, Entries, ForeignFile, cells, parsed_literal, scaled_to_one
+from mmort.onnx.adopt.image_processors import default_settings, image_processor
 from mmort.onnx.adopt.inputs import Tensor
 from mmort.onnx.adopt.own_steps import OwnSteps
 
@@ -60,6 +61,15 @@ def fitting(file: ForeignFile) -> dict[str, Entries]:
     """Return the entries of each preset that fits a file."""
     entries = ((name, preset.entries(file)) for name, preset in PRESETS.items())
     return {name: found for name, found in entries if found is not None and "preprocessing" in found}
+
+
+def makes_inputs(file: ForeignFile, prepare: Entries) -> bool:
+    """Return whether a preprocessing makes an input of the size that a file takes, of the image of noise at least."""
+    size, settings = file.size(), read_preprocessing(prepare)
+    if size is None:
+        return True
+    width, height = settings.resized_size(*NOISE[::-1])
+    return settings.finish(np.zeros((height, width, 3), np.uint8), NOISE).pad_shape == (size[1], size[0])
 
 
 def _only_output(file: ForeignFile, rank: int) -> Tensor | None:
@@ -205,7 +215,7 @@ def _efficient_nms(file: ForeignFile) -> Entries | None:
     return {"boxes": boxes, "box_format": "xyxy", "scores": scores, "labels": labels, "row_counts": counts}
 
 
-def _paddle(file: ForeignFile) -> Entries | None:
+def paddle_rows(file: ForeignFile) -> Entries | None:
     """Return the entries of PaddleDetection's post-processing: class, score and corners, and the rows of each image."""
     meanings = {meaning for _, meaning in file.inputs.further}
     floats = [output for output in file.outputs.values() if output.dtype == "float32" and len(output.shape or ()) == 2]
@@ -221,6 +231,30 @@ def _paddle(file: ForeignFile) -> Entries | None:
         "labels": f"{name}[0]",
         "row_counts": counts[0].name,
     }
+
+
+def picodet_maps(file: ForeignFile) -> Entries | None:
+    """Return the entries of PicoDet without post-processing: the scores of each of four grids, then the distances."""
+    size, shapes = file.size(), [output.shape or () for output in file.outputs.values()]
+    if size is None or len(shapes) != 2 * len(_PICODET_STRIDES) or any(len(shape) != 3 for shape in shapes):
+        return None
+    counts = [cells(size, [stride]) for stride in _PICODET_STRIDES]
+    if [shape[1] for shape in shapes] != 2 * counts or {shape[2] or 1 for shape in shapes[4:]} != {32}:
+        return None
+    names, half = list(file.outputs), len(counts)
+    return {
+        "boxes": " + ".join(names[half:]),
+        "box_format": "ltrb",
+        "scores": " + ".join(names[:half]),
+        "strides": list(_PICODET_STRIDES),
+        "multi_label": True,
+        "iou_threshold": 0.6,
+        "score_threshold": 0.025,
+        "max_detections": 100,
+    }
+
+
+_PICODET_STRIDES = (8, 16, 32, 64)
 
 
 def _original_sizes(file: ForeignFile) -> Entries | None:
@@ -243,7 +277,12 @@ def has_queries(file: ForeignFile) -> bool:
     return {"logits", "pred_boxes"} <= set(file.outputs)
 
 
-def _queries(file: ForeignFile) -> Entries | None:
+def matches_words(file: ForeignFile) -> bool:
+    """Return whether logits are how well queries match words, whose scale OWL-ViT and OWLv2 make positive by an Elu."""
+    return has_queries(file) and "Elu" in file.operators
+
+
+def queries(file: ForeignFile) -> Entries | None:
     """Return the entries of transformers' object detection, without what its classes are.
 
     Grounding DINO's logits are of the tokens of a text, and -inf where it has none.
@@ -251,19 +290,50 @@ def _queries(file: ForeignFile) -> Entries | None:
     return QUERIES if has_queries(file) and not np.isneginf(file.results()["logits"]).any() else None
 
 
+def _queries_of_classes(file: ForeignFile) -> Entries | None:
+    """Return the entries of files whose logits are of classes."""
+    return None if matches_words(file) else queries(file)
+
+
+def _queries_of_words(file: ForeignFile) -> Entries | None:
+    """Return the entries of OWL-ViT and OWLv2, whose classes are words that the file holds."""
+    return queries(file) if matches_words(file) else None
+
+
 def _names(file: ForeignFile, entries: Mapping[str, Any]) -> list[str] | None:
     """Return the names of classes in a file's metadata, under the keys of other libraries, if they fit its scores."""
-    for key in ("names", "class_names", "classes", "labels"):
-        names = _texts(file.metadata.get(key, ""))
-        if not names:
-            continue
-        output, _, begin = entries["scores"].partition("[")
-        if "labels" in entries or output not in file.outputs:
-            return names
-        shape = _shape(file, file.outputs[output])
-        width = shape[1 if entries.get("columns_first") else -1] - int(begin.rstrip("]").rstrip(":") or 0)
-        return names if len(names) == width else None
+    names, width = _stated_names(file), _scores(file, entries)
+    return names if names and width in (None, len(names)) else None
+
+
+def _stated_names(file: ForeignFile) -> list[str]:
+    """Return the names of classes in a file's metadata; empty if it has none."""
+    keys = ("names", "class_names", "classes", "labels")
+    return next(filter(None, (_texts(file.metadata.get(key, "")) for key in keys)), [])
+
+
+def _scores(file: ForeignFile, entries: Mapping[str, Any]) -> int | None:
+    """Return how many scores a box has by some entries; None if the file chooses one."""
+    output, _, begin = entries["scores"].partition("[")
+    if "labels" in entries or output not in file.outputs:
+        return None
+    shape = _shape(file, file.outputs[output])
+    return shape[1 if entries.get("columns_first") else -1] - int(begin.rstrip("]").partition(":")[0] or 0)
+
+
+def contradiction(file: ForeignFile, entries: Mapping[str, Any]) -> str | None:
+    """Return why a file's metadata, which other libraries write, contradicts some entries; None if it does not."""
+    task = file.metadata.get("task", "detect")
+    if task.lower().replace("_", "-") not in _DETECTION:
+        return f"task is {task[:80]}"
+    names, width = _stated_names(file), _scores(file, entries)
+    if names and width not in (None, len(names)):
+        return f"there are {len(names)} names of classes, and {width} scores of a box"
     return None
+
+
+_DETECTION = ("", "detect", "detection", "object-detection")
+"""The words for the task in metadata."""
 
 
 def _texts(text: str) -> list[str]:
@@ -305,9 +375,9 @@ def _stretched(file: ForeignFile, **changes: Any) -> Entries:
     return scaled_to_one() | {"size": _size(file), "keep_ratio": False, **changes}
 
 
-def _processor(name: str) -> Callable[[ForeignFile], Entries]:
+def _processor(stem: str) -> Callable[[ForeignFile], Entries]:
     """Return a function that returns the preprocessing of an image processor of transformers with its defaults."""
-    return lambda file: image_processor({"image_processor_type": name}, file.size())
+    return lambda file: image_processor(default_settings(stem, file.size()), file.size())
 
 
 _CUBIC = {"interpolation": "bicubic"}
@@ -367,16 +437,22 @@ PRESETS: dict[str, Preset] = {
     ),
     "ppyoloe": Preset(
         "PP-YOLOE or PicoDet of PaddleDetection",
-        (_paddle,),
+        (paddle_rows,),
         lambda file: _stretched(file, **IMAGENET, **_CUBIC),
         "https://github.com/PaddlePaddle/PaddleDetection, configs/ppyoloe/_base_/ppyoloe_reader.yml",
     ),
     "ppyoloe-plus": Preset(
         "PP-YOLOE+, or RT-DETR and PP-DocLayout of PaddleDetection",
-        (_paddle,),
+        (paddle_rows,),
         lambda file: _stretched(file, **_CUBIC),
         "https://github.com/PaddlePaddle/PaddleDetection, configs/ppyoloe/_base_/ppyoloe_plus_reader.yml, "
         "configs/rtdetr/_base_/rtdetr_reader.yml",
+    ),
+    "picodet": Preset(
+        "PicoDet of PaddleDetection without post-processing",
+        (picodet_maps,),
+        lambda file: _stretched(file, **IMAGENET, **_CUBIC, clip_boxes=True),
+        "https://github.com/PaddlePaddle/PaddleDetection, configs/picodet/_base_/picodet_320_reader.yml",
     ),
     "rtdetr": Preset(
         "RT-DETR",
@@ -403,22 +479,22 @@ PRESETS: dict[str, Preset] = {
         "https://github.com/Intellindust-AI-Lab/DEIMv2, tools/inference/torch_inf.py",
     ),
     "detr": Preset(
-        "DETR of transformers", (_queries,), _processor("DetrImageProcessor"), f"{_TRANSFORMERS}detr", _SOFTMAX
+        "DETR of transformers", (_queries_of_classes,), _processor("Detr"), f"{_TRANSFORMERS}detr", _SOFTMAX
     ),
     "yolos": Preset(
-        "YOLOS of transformers", (_queries,), _processor("YolosImageProcessor"), f"{_TRANSFORMERS}yolos", _SOFTMAX
+        "YOLOS of transformers", (_queries_of_classes,), _processor("Yolos"), f"{_TRANSFORMERS}yolos", _SOFTMAX
     ),
     "rtdetr-transformers": Preset(
         "RT-DETR or D-FINE of transformers",
-        (_queries,),
-        _processor("RTDetrImageProcessor"),
+        (_queries_of_classes,),
+        _processor("RTDetr"),
         f"{_TRANSFORMERS}rt_detr, d_fine",
         _SIGMOID,
     ),
     "owlvit": Preset(
         "OWL-ViT of transformers",
-        (_queries,),
-        _processor("OwlViTImageProcessor"),
+        (_queries_of_words,),
+        _processor("OwlViT"),
         f"{_TRANSFORMERS}owlvit",
         {"activation": "sigmoid"},
     ),

