@@ -15,8 +15,8 @@ from mmort._files.drafts import temporary_folder
 from mmort.configs.packages import PACKAGES, package_of
 from mmort.configs.reader import read_for_export
 from mmort.contract import SEGMENTATION, TEXT_DETECTION, TEXT_RECOGNITION, Preprocessing
+from mmort.detect.export.export_steps import DEFAULT_IMAGE
 from mmort.detect.export.options import MIN_DYNAMO_OPSET, ExportOptions, PathLike
-from mmort.detect.export.pipeline import DEFAULT_IMAGE
 from mmort.detect.export.progress import Steps, muted
 from mmort.images import Image
 from mmort.onnx import Report
