@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from mmort.contract.format import Format
 from mmort.detections.skeleton import Skeleton
 
-Codec = Literal["simcc", "heatmaps", "dark", "udp", "points"]
+Codec = Literal["simcc", "heatmaps", "dark", "udp", "megvii", "points"]
 """The kinds of outputs: see `PoseFormat`."""
 
 WORDS = {"codec": get_args(Codec)}
@@ -21,10 +21,11 @@ class PoseFormat(Format):
 
     Parameters
     ----------
-    codec : {"simcc", "heatmaps", "dark", "udp", "points"}
-        "simcc": a score for each column and for each row, ``simcc_x`` and ``simcc_y``.  The other three have
+    codec : {"simcc", "heatmaps", "dark", "udp", "megvii", "points"}
+        "simcc": a score for each column and for each row, ``simcc_x`` and ``simcc_y``.  The next four have
         ``heatmaps``: "heatmaps" moves from the largest value a quarter of a pixel towards the larger neighbour, "dark"
-        and "udp" to the top of a curve through blurred values, "udp" with corners of pixels aligned.  "points":
+        and "udp" to the top of a curve through blurred values, "udp" with corners of pixels aligned; "megvii" does what
+        "heatmaps" does with blurred values, whose largest are near 255, and half a pixel further.  "points":
         coordinates, ``points``.
     names : tuple of str
         Of the keypoints.
@@ -35,7 +36,7 @@ class PoseFormat(Format):
     bins : float, default 2.0
         Of "simcc": columns, and rows, for each pixel of the input.
     blur : int, default 11
-        Of "dark" and "udp": the side of the Gaussian in pixels of heatmaps, an odd number.
+        Of "dark", "udp" and "megvii": the side of the Gaussian in pixels of heatmaps, an odd number.
     links, colours, link_colours : tuple, optional
         As for `Skeleton`.
     sigmas : tuple of float, optional

@@ -122,13 +122,14 @@ class Pose(Adapter):
         if len(cuts) != 1 or len(scales) != 1:
             raise ValueError("export: the test pipeline must have GetBBoxCenterScale and TopdownAffine, each once")
         decoder, info = self.model.head.decoder, self.keypoints
+        blur = "kernel_size" if self.codec == "megvii" else "blur_kernel_size"
         format = PoseFormat(
             self.codec,  # type: ignore[arg-type]
             names=tuple(map(str, info["keypoint_id2name"].values())),
             padding=scales[0].padding,
             aligned=cuts[0].use_udp,
             bins=float(getattr(decoder, "simcc_split_ratio", PoseFormat.bins)),
-            blur=int(getattr(decoder, "blur_kernel_size", PoseFormat.blur)),
+            blur=int(getattr(decoder, blur, PoseFormat.blur)),
             links=tuple((start, end) for start, end in info["skeleton_links"]),
             colours=_colours(info["keypoint_colors"]),
             link_colours=_colours(info["skeleton_link_colors"]),
@@ -151,12 +152,14 @@ def _codec_of(decoder: Any) -> str:
         return "udp"
     if kind == "SimCCLabel" and not decoder.use_dark:
         return "simcc"
+    if kind == "MegviiHeatmap":
+        return "megvii"
     if kind in _POINTS:
         return "points"
     option = {"UDPHeatmap": " with heatmap_type='combined'", "SimCCLabel": " with use_dark"}.get(kind, "")
     raise ValueError(
-        f"export: the head's decoder {kind}{option} is not supported; supported: MSRAHeatmap, UDPHeatmap, SimCCLabel, "
-        f"{' and '.join(_POINTS)}"
+        f"export: the head's decoder {kind}{option} is not supported; supported: MSRAHeatmap, UDPHeatmap, "
+        f"MegviiHeatmap, SimCCLabel, {' and '.join(_POINTS)}"
     )
 
 

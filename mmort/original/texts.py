@@ -24,6 +24,7 @@ from mmort.original.building import Original
 from mmort.original.cut import arguments_at
 from mmort.original.known import UnknownSamples
 from mmort.predict import Predictor
+from mmort.predict.output import count_text
 
 _DECODINGS: dict[str, Decoding] = {"CTCPostProcessor": "ctc", "AttentionPostprocessor": "attention"}
 """How the postprocessors of MMOCR make texts, which `mmort.predict` does as they do."""
@@ -159,7 +160,8 @@ class TextDetection(_OfMMOCR):
             raise ValueError(
                 f"export: a text differs from the original's by {pixels:.2g} pixels, a score by {scores:.2g}"
             )
-        return f"{len(expected[0])} texts, corners differ by at most {pixels:.1e} pixels, scores by {scores:.1e}"
+        texts = count_text(len(expected[0]), "text")
+        return f"{texts}, corners differ by at most {pixels:.1e} pixels, scores by {scores:.1e}"
 
 
 class TextKernels(TextDetection):

@@ -38,13 +38,15 @@ def decode(format: PoseFormat, size: tuple[int, int], outputs: Sequence[NDArray[
         scores = np.ones(shares.shape[:2], np.float32) if is_sure else (1 - shares[..., 2:]).mean(axis=2)
         return shares[..., :2] * np.array(size), scores
     (maps,) = outputs
+    if format.codec == "megvii":
+        maps = _blurred(maps, format.blur)
     points, scores = _of_maps(maps)
-    refined: Callable[[NDArray[np.float32], _Maps, PoseFormat], NDArray[Any]]
-    refined = {"heatmaps": _towards_neighbour, "dark": _to_top, "udp": _to_top_of_aligned}[format.codec]
-    points = refined(points, maps, format)
+    points = _REFINED[format.codec](points, maps, format)
     sides = np.array(maps.shape[:1:-1])
     if format.codec == "udp":
         return points / (sides - 1) * size, scores
+    if format.codec == "megvii":
+        scores = scores / np.float32(255) + np.float32(0.5)
     return points * (np.array(size) / sides).astype(np.float32), scores
 
 
@@ -82,6 +84,15 @@ def _towards_neighbour(points: NDArray[np.float32], maps: _Maps, format: PoseFor
     dy = np.where((y > 1) & (y < height - 1) & (x > 0) & (x < width), value(0, 1) - value(0, -1), 0)
     moved: NDArray[np.float32] = points + np.sign(np.stack([dx, dy], axis=2)).astype(np.float32) * np.float32(0.25)
     return moved
+
+
+def _past_neighbour(points: NDArray[np.float32], maps: _Maps, format: PoseFormat) -> NDArray[np.float32]:
+    """Move points that are not at the border as `_towards_neighbour` does, and half a pixel to the right and down."""
+    height, width = maps.shape[2:]
+    x, y = points[..., 0], points[..., 1]
+    inside = ((x > 1) & (x < width - 1) & (y > 1) & (y < height - 1))[..., None]
+    moved: NDArray[np.float32] = _towards_neighbour(points, maps, format) + np.float32(0.5)
+    return np.where(inside, moved, points)
 
 
 def _blurred(maps: _Maps, side: int) -> _Maps:
@@ -136,3 +147,12 @@ def _to_top_of_aligned(points: NDArray[np.float32], maps: _Maps, format: PoseFor
     curvatures = curvatures + np.finfo(np.float32).eps * np.eye(2)
     moved: NDArray[np.float32] = (points - (np.linalg.inv(curvatures) @ slopes)[..., 0]).astype(np.float32)
     return moved
+
+
+_REFINED: dict[str, Callable[[NDArray[np.float32], _Maps, PoseFormat], NDArray[Any]]] = {
+    "heatmaps": _towards_neighbour,
+    "dark": _to_top,
+    "udp": _to_top_of_aligned,
+    "megvii": _past_neighbour,
+}
+"""What moves the largest values of heatmaps, by codec."""

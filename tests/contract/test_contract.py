@@ -277,7 +277,11 @@ def test_models_that_do_not_keep_the_contract(tmp_path, name, kind, shape, messa
 @pytest.mark.parametrize(
     ("entry", "value", "message"),
     [
-        ("codec", "later", "pose.codec must be 'simcc' or 'heatmaps' or 'dark' or 'udp' or 'points', got \"later\""),
+        (
+            "codec",
+            "later",
+            "pose.codec must be 'simcc' or 'heatmaps' or 'dark' or 'udp' or 'megvii' or 'points', got \"later\"",
+        ),
         ("names", ["a", 1], "pose.names must be a list of names"),
         ("padding", -1, "pose.padding must be a finite number from 0 to"),
         ("padding", 0, "pose: padding must be positive, got 0"),

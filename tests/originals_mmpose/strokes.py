@@ -89,6 +89,11 @@ NETWORKS = {
         "test_cfg": FLIPPED.format(False),
         "use_udp": True,
     },
+    "Megvii": {
+        "codec": "dict(type='MegviiHeatmap', input_size=(64, 96), heatmap_size=(16, 24), kernel_size=7)",
+        "head": HEATMAPS,
+        "test_cfg": FLIPPED.format(False),
+    },
     "regression": {
         "codec": "dict(type='RegressionLabel', input_size=(48, 64))",
         "head": "dict(type='RegressionHead', in_channels=128, num_joints=5, "
