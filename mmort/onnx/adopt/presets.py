@@ -292,12 +292,18 @@ def queries(file: ForeignFile) -> Entries | None:
 
 def _queries_of_classes(file: ForeignFile) -> Entries | None:
     """Return the entries of files whose logits are of classes."""
-    return None if matches_words(file) else queries(file)
+    return None if matches_words(file) else _all_queries(file)
 
 
 def _queries_of_words(file: ForeignFile) -> Entries | None:
     """Return the entries of OWL-ViT and OWLv2, whose classes are words that the file holds."""
-    return queries(file) if matches_words(file) else None
+    return _all_queries(file) if matches_words(file) else None
+
+
+def _all_queries(file: ForeignFile) -> Entries | None:
+    """Return the entries of files of which transformers returns as many detections as there are queries."""
+    entries = queries(file)
+    return None if entries is None else entries | {"max_detections": _shape(file, file.outputs["logits"])[1]}
 
 
 def _names(file: ForeignFile, entries: Mapping[str, Any]) -> list[str] | None:
