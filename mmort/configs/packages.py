@@ -45,7 +45,7 @@ class Package:
 
 _MMCV = "mmengine==0.10.7", "mmcv-lite==2.1.0"
 _SMALL = "addict", "matplotlib", "pillow", "rich", "scipy", "termcolor", "yapf"
-"""What all of them import."""
+"""The packages that all of them import."""
 
 PACKAGES = {
     package.module: package

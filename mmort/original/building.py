@@ -21,7 +21,7 @@ from mmort.detect.checkpoint import MAX_LISTED, load_checkpoint
 from mmort.original.packages import import_package
 
 _NOT_TESTED = "auxiliary_head.", "data_preprocessor."
-"""What the names of weights begin with that a test does not use."""
+"""The prefixes of weights that are not used in a test."""
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ ADAPTERS: dict[str, Callable[[Original], Adapter]] = {
     "mmpose": Pose,
     "mmocr": text_adapter,
 }
-"""What becomes the file of a model, by the module of its package."""
+"""The adapters by the modules of packages."""
 
 
 def export_original(

@@ -134,7 +134,7 @@ class TextDetection(_OfMMOCR):
         return {"classes": ("text",), "text_detection": format}
 
     def predictor(self, file: Path) -> Predictor:
-        """Return what runs the file, with all that it finds."""
+        """Return a predictor that leaves out no text."""
         return Predictor(file, score_threshold=0)
 
     def of_original(self, result: Any) -> _Texts:
@@ -191,11 +191,11 @@ _GROWTHS: dict[str, Growth] = {"PSEPostprocessor": "pse", "PANPostprocessor": "p
 """How the postprocessors of MMOCR let texts grow from kernels."""
 
 _DETECTIONS = {"DBPostprocessor": TextDetection, **dict.fromkeys(_GROWTHS, TextKernels)}
-"""What becomes the file of a text detection, by its postprocessor."""
+"""The adapters of text detections, by their postprocessors."""
 
 
 def text_adapter(original: Original) -> Adapter:
-    """Return what becomes the file of a model of MMOCR, by its last part."""
+    """Return the adapter of a model of MMOCR, by its last part."""
     if hasattr(original.model, TextRecognition.part):
         return TextRecognition(original)
     if hasattr(original.model, TextDetection.part):

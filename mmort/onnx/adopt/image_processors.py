@@ -15,7 +15,7 @@ _SHORT_SIDE = {"shortest_edge": 800, "longest_edge": 1333}
 
 
 class _Processor(NamedTuple):
-    """What an image processor does where its settings do not say it."""
+    """The defaults of an image processor, for settings that its file leaves out."""
 
     size: Mapping[str, int]
     normalization: Mapping[str, Any] = _IMAGENET
@@ -23,7 +23,7 @@ class _Processor(NamedTuple):
     resample: int = 2
     side_divisor: int = 1
     activation: str = "sigmoid"
-    """What makes scores of its models' logits: "softmax" with a background last, or "sigmoid"."""
+    """The function from logits to scores: "softmax" with a background last, or "sigmoid"."""
     multi_label: bool = True
     max_detections: int | None = None
     """None: as many as there are queries."""
@@ -79,7 +79,7 @@ def type_of(settings: Mapping[str, Any]) -> str:
 
 
 def _processor(settings: Mapping[str, Any], model_type: str = "") -> _Processor | None:
-    """Return what a processor does by default; None if settings have no name, nor is it that of a known model."""
+    """Return the defaults of a processor; None if settings have no name, and their model is not known."""
     name = type_of(settings)
     stem = next((name.removesuffix(ending) for ending in _ENDINGS if name.endswith(ending)), name)
     stem = stem or _OF_MODELS.get(model_type, "")

@@ -48,7 +48,7 @@ class Preset(NamedTuple):
 
 
 def _remaining(prepare: Entries, done: OwnSteps) -> Entries | None:
-    """Return what a file leaves of an exporter's preprocessing; None if the part that it does is not the exporter's."""
+    """Return the rest of an exporter's preprocessing that the file does not do; None if the file's part is not its."""
     if done.reverses:
         prepare = prepare | {"to_rgb": not prepare.get("to_rgb", False)}
     if not done.divides:
@@ -283,7 +283,7 @@ def matches_words(file: ForeignFile) -> bool:
 
 
 def queries(file: ForeignFile) -> Entries | None:
-    """Return the entries of transformers' object detection, without what its classes are.
+    """Return the entries of transformers' object detection, without its classes.
 
     Grounding DINO's logits are of the tokens of a text, and -inf where it has none.
     """

@@ -178,7 +178,7 @@ _PREPROCESSOR = "preprocessor_config.json"
 
 
 def _image_processor_settings(folder: Path) -> Mapping[str, Any]:
-    """Return what a folder's ``preprocessor_config.json`` says of images."""
+    """Return the preprocessing that a folder's ``preprocessor_config.json`` states."""
     settings = read_json(folder / _PREPROCESSOR)
     settings = settings.get("image_processor", settings)
     if not isinstance(settings, dict):
