@@ -28,7 +28,7 @@ import mmort.ort
 from mmort.configs import read_config
 from mmort.detect import load
 from mmort.detect.export.examples import Examples
-from mmort.detect.export.pipeline import DEFAULT_IMAGE
+from mmort.detect.export.export_steps import DEFAULT_IMAGE
 from mmort.onnx import make_portable
 from mmort.predict import Preprocessing, read_image
 

@@ -60,7 +60,7 @@ def prepare(
     from mmort.detect import build
     from mmort.detect.export import ExportOptions, export
     from mmort.detect.export.examples import Examples
-    from mmort.detect.export.pipeline import DEFAULT_IMAGE
+    from mmort.detect.export.export_steps import DEFAULT_IMAGE
     from mmort.predict import Preprocessing, list_images, read_image
     from tests.tools.export_full_size import fill
 

@@ -61,7 +61,7 @@ def measure(config: Path, vocabulary: Path | None) -> dict[str, Any]:
     from mmort.detect import build
     from mmort.detect.export import ExportOptions, export
     from mmort.detect.export.examples import Examples
-    from mmort.detect.export.pipeline import DEFAULT_IMAGE
+    from mmort.detect.export.export_steps import DEFAULT_IMAGE
     from mmort.predict import Preprocessing, read_image
     from tests.tools.export_full_size import fill
 

@@ -17,7 +17,7 @@ _WIDTH = 120
 
 
 def collect() -> dict[str, Any]:
-    """Return the facts, ready for JSON; None stands for what is not installed or not built.
+    """Return the facts, ready for JSON; None stands for packages and parts that are not installed or not built.
 
     Returns
     -------

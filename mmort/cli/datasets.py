@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mmort._files.inputs import require_regular
@@ -81,7 +82,8 @@ def dataset(
         if error.filename is None:
             raise
         advice = "" if arguments.ann else "; give --data-root, or --ann and --img-dir"
-        raise FileNotFoundError(f"annotation file does not exist: {error.filename}{advice}") from None
+        kind = "annotation file" if Path(error.filename).suffix else "directory"
+        raise FileNotFoundError(f"{kind} does not exist: {error.filename}{advice}") from None
     for image in dataset.images if images else ():  # before hours of work on those that can be read
         require_regular("image", image.path)
     return dataset

@@ -18,7 +18,7 @@ from mmort.cli.portable import add_form
 from mmort.cli.terminal import UsageError, message_of
 from mmort.detect.export.options import ExportOptions
 
-HELP = "export a detector, a classifier, a segmentation or a pose estimator to an ONNX file, and prove it first"
+HELP = "export a detector, or with --original a model of another task, to an ONNX file, and prove it first"
 
 IGNORED = ("--dataset", "--mean", "--std")
 """Arguments of pytorch2onnx.py that do nothing here."""
@@ -30,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "config",
         metavar="CONFIG",
         nargs="?",
-        help="MMDetection config, 2.x or 3.x, or with --original one of MMPretrain 1, MMSegmentation 1 or MMPose 1; it "
-        "is read, not executed",
+        help="MMDetection config, 2.x or 3.x, or with --original one of MMPretrain, MMSegmentation, MMPose or MMOCR 1; "
+        "it is read, not executed",
     )
     parser.add_argument(
         "checkpoint",
@@ -42,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--original",
         action="store_true",
-        help="export a model of MMPretrain, MMSegmentation or MMPose from the package's own code, which is executed "
-        "and must be installed",
+        help="export a classifier of MMPretrain, a segmentation of MMSegmentation, poses of MMPose or texts of MMOCR "
+        "from the package's own code, which is executed and must be installed",
     )
     parser.add_argument(
         "--check",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mmort.evaluate import Dataset, TestResult
     from mmort.predict import DetectorFile
 
-HELP = "run a detector over a data set, and compute AP or recall, or write its results"
+HELP = "run a detector, or a model of another task, over a data set, and compute AP or its like, or write its results"
 PROVIDERS = {"onnxruntime": None, "tensorrt": ["TensorrtExecutionProvider", "CPUExecutionProvider"]}
 
 
@@ -26,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "config",
         metavar="CONFIG",
         nargs="?",
-        help="MMDetection config, 2.x or 3.x; it is read, not executed.  A file of mmort export needs none with --ann "
-        "and --img-dir",
+        help="config of MMDetection 2 or 3, or of the package that the model is from; it is read, not executed.  A "
+        "detector's file of mmort export needs none with --ann and --img-dir",
     )
     parser.add_argument(
         "model",
@@ -46,11 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "bbox, segm and proposal for data sets in COCO's format; PQ for COCO's panoptic ones; mAP and recall for "
         "PASCAL VOC's; mAP for DOTA's; accuracy for classifiers; mIoU, mDice and mFscore for segmentations; "
-        "word_acc and hmean for texts",
+        "keypoints and pck for poses; hmean and word_acc for texts",
     )
     parser.add_argument("--show", action="store_true", help="show each image in a window; a key shows the next")
     parser.add_argument(
-        "--show-dir", metavar="DIR", help="write images with the ground truth and, right of it, the detections"
+        "--show-dir", metavar="DIR", help="write images with the results, right of the ground truth if that has boxes"
     )
     parser.add_argument(
         "--report",

@@ -42,7 +42,7 @@ def read(arguments: argparse.Namespace) -> Texts | None:
 def with_texts(
     arguments: argparse.Namespace, network: DetectorFile, config: dict[str, Any] | None = None
 ) -> DetectorFile:
-    """Return a file's detector with what it looks for: ``--texts``, or if it takes these, by default the classes."""
+    """Return a file's detector with its texts: ``--texts``, or if it takes these, by default the classes."""
     from mmort.configs.captions import Prompt
     from mmort.configs.layout import DetectorConfig
 

@@ -167,7 +167,7 @@ def _require_few(names: int) -> None:
 
 
 def cleaned(name: str) -> str:
-    """Return a name as MMDetection's captions have it: without what is in parentheses, with spaces for underscores."""
+    """Return a name as MMDetection's captions have it: without parentheses, with spaces for underscores."""
     return "\n".join(map(_without_parentheses, name.split("\n"))).replace("_", " ").replace("  ", " ")
 
 
@@ -178,7 +178,7 @@ def _without_parentheses(line: str) -> str:
 
 
 def read_texts(argument: str) -> Texts:
-    """Return a caption, or what is in a file: names in each line of a ``.txt``, or `Phrases` in a ``.json``."""
+    """Return a caption, or the contents of a file: names in each line of a ``.txt``, or `Phrases` in a ``.json``."""
     if not argument.endswith((".txt", ".json")):
         return argument
     refuse_address("texts", argument)

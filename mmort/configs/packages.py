@@ -20,22 +20,32 @@ class Package:
         Its module, which is the ``default_scope`` of its configs.
     models : tuple of str
         The types of models that configs without a scope are known by.
+    versions : tuple of str
+        The versions that fit each other, and packages whose own requirements are not needed.
     requirements : tuple of str
-        What ``pip install --no-deps`` installs, with the versions that fit each other.
+        Other packages that it imports.
     """
 
     name: str
     module: str
     models: tuple[str, ...]
+    versions: tuple[str, ...]
     requirements: tuple[str, ...]
 
     @property
     def command(self) -> str:
-        """The command that installs it; MMCV's compiled half is `mmort.mmcv`."""
-        return f"pip install --no-deps {' '.join((*_MMCV, *self.requirements))}"
+        """The commands that install it; MMCV's compiled half is `mmort.mmcv`.
+
+        ``--no-deps``, as MMCV and MMEngine require the OpenCV with windows, and torchvision another torch.
+        """
+        requirements = sorted({*_SMALL, *self.requirements})
+        quoted = (f"'{name}'" if "<" in name else name for name in requirements)
+        return f"pip install --no-deps {' '.join((*_MMCV, *self.versions))} && pip install {' '.join(quoted)}"
 
 
 _MMCV = "mmengine==0.10.7", "mmcv-lite==2.1.0"
+_SMALL = "addict", "matplotlib", "pillow", "rich", "scipy", "termcolor", "yapf"
+"""The packages that all of them import."""
 
 PACKAGES = {
     package.module: package
@@ -44,33 +54,35 @@ PACKAGES = {
             "MMPretrain",
             "mmpretrain",
             ("ImageClassifier",),
-            ("mmpretrain==1.2.0", "einops", "importlib-metadata<9", "mat4py", "model-index", "torchvision"),
+            ("mmpretrain==1.2.0", "torchvision"),
+            ("einops", "importlib-metadata<9", "mat4py", "model-index"),
         ),
         Package(
             "MMSegmentation",
             "mmseg",
             ("EncoderDecoder", "CascadeEncoderDecoder"),
-            ("mmsegmentation==1.2.2", "ftfy", "regex"),
+            ("mmsegmentation==1.2.2",),
+            ("ftfy", "prettytable", "regex"),
         ),
         Package(
             "MMPose",
             "mmpose",
             ("TopdownPoseEstimator",),
-            ("mmpose==1.3.2", "mmdet==3.3.0", "json-tricks", "munkres", "pycocotools", "shapely", "xtcocotools"),
+            ("mmpose==1.3.2", "mmdet==3.3.0", "xtcocotools"),
+            ("json-tricks", "munkres", "pycocotools", "shapely", "six", "terminaltables"),
         ),
         Package(
             "MMOCR",
             "mmocr",
-            *(
-                ("ABINet", "ASTER", "CRNN", "SVTR", "DBNet"),
-                ("mmocr==1.0.1", "mmdet==3.3.0", "pyclipper", "rapidfuzz", "shapely", "six", "torchvision"),
-            ),
+            ("ABINet", "ASTER", "CRNN", "SVTR", "DBNet"),
+            ("mmocr==1.0.1", "mmdet==3.3.0", "torchvision"),
+            ("pyclipper", "pycocotools", "rapidfuzz", "shapely", "six", "terminaltables"),
         ),
     )
 }
 """The packages by the scope of their configs."""
 
-PARTS = Package("MMDetection", "mmdet", (), ("mmdet==3.3.0", "pycocotools", "scipy", "shapely", "terminaltables"))
+PARTS = Package("MMDetection", "mmdet", (), ("mmdet==3.3.0",), ("pycocotools", "shapely", "six", "terminaltables"))
 """The package whose parts models of the others have, such as Mask2Former's; its own detectors are `mmort.detect`'s."""
 
 

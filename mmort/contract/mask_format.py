@@ -135,7 +135,7 @@ class MaskFormat:
         canvas: tuple[int, int] | None = None,
         input_boxes: NDArray[np.float32] | None = None,
     ) -> Stored:
-        """Return the masks of an image in its original size, and what that changes in their scores.
+        """Return the masks of an image in its original size, and the change of their scores.
 
         Parameters
         ----------

@@ -578,7 +578,7 @@ class Preprocessing:
 
     @property
     def _unit(self) -> np.float32:
-        """What levels are divided by before they are resized: torchvision's floats are from 0 to 1."""
+        """The divisor of levels before they are resized: torchvision's floats are from 0 to 1."""
         return np.float32(255 if self.to_float32 and self.resize_backend == "torchvision" else 1)
 
     def _source(self, channel: int) -> int:

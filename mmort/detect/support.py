@@ -16,7 +16,7 @@ from torch import nn
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
 from mmort.contract import Preprocessing
-from mmort.detect.claims import branch_of
+from mmort.detect.claims import branch_of, family_of
 from mmort.detect.entries import PARTS, Parts, Schema
 from mmort.detect.loading import build
 
@@ -51,6 +51,9 @@ def unsupported(config: Config) -> list[str]:
     """
     collector = _Collector(PARTS)
     layout = DetectorConfig(config)
+    if layout.package is not None:  # parts of other packages need not be listed
+        collector.attempt(family_of, layout)
+        return collector.problems
     with torch.device("meta"):
         collector.attempt(build, config, collector)
         model = collector.attempt(_described, layout)

@@ -152,7 +152,7 @@ class _StorageUnpickler(pickle.Unpickler):
 
 
 def _filled(value: Any, seen: dict[int, Any]) -> Any:
-    """Return a value with arrays instead of what stood for them; `seen` has the results by the values' identities."""
+    """Return a value with arrays in place of their stand-ins; `seen` has the results by the values' identities."""
     if isinstance(value, _Array):
         return value.array
     if not isinstance(value, (list, tuple, dict)):

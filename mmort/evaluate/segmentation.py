@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -138,6 +139,8 @@ class SegmentationDataset(Dataset):
         self.settings = settings or SegmentationSettings()
         self.classes = as_names("evaluate", classes)
         folder, suffix = Path(images), self.settings.img_suffix
+        if not folder.is_dir():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(folder))
         if listed is not None and not Path(listed).is_dir():
             names = [line.strip() for line in read_text("annotation file", listed).splitlines()]
         else:

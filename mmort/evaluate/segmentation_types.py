@@ -8,7 +8,7 @@ from mmort.configs.class_names import COCO
 
 
 class MapType(NamedTuple):
-    """What a type of data sets states if a config does not."""
+    """The defaults of a type of data sets, for entries that a config leaves out."""
 
     img_suffix: str = ".jpg"
     seg_map_suffix: str = ".png"

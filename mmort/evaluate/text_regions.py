@@ -213,7 +213,7 @@ def _matches(matched: NDArray[np.bool_]) -> int:
 
 
 def _figures(hits: int, texts: int, found: int) -> dict[str, float]:
-    """Return the figures of a number of hits; without texts all are found, and what is found is wrong."""
+    """Return the figures of a number of hits; without texts recall is 1, and each region that is found is wrong."""
     recall = hits / texts if texts else 1.0
     precision = (hits / found if found else 0.0) if texts else float(not found)
     total = recall + precision

@@ -1,4 +1,4 @@
-"""What of an original a file is, for each task: its cut, the outputs, and how the original goes on after them."""
+"""The part of an original that becomes a file, for each task: the cut, the outputs, and how the original continues."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class Adapter(nn.Module):
         """Return the original's end results, or those that it makes of a file's outputs."""
 
     def annotations(self, image: Image) -> dict[str, Any]:
-        """Return what the original's test pipeline needs besides an image."""
+        """Return the entries that the original's test pipeline needs besides an image."""
         return {}
 
     def predictor(self, file: Path) -> Predictor:
-        """Return what runs the file on images."""
+        """Return a predictor that runs the file on images."""
         return Predictor(file)
 
     def input_of(self, predictor: Any, image: Image) -> NDArray[np.float32]:
@@ -71,18 +71,18 @@ class Adapter(nn.Module):
 
     @abstractmethod
     def of_original(self, result: Any) -> Any:
-        """Return what is compared of an end result that the original made."""
+        """Return the part of the original's end result that is compared."""
 
     @abstractmethod
     def of_mmort(self, result: Any) -> Any:
-        """Return what is compared of an end result of `mmort.Predictor`."""
+        """Return the part of an end result of `mmort.Predictor` that is compared."""
 
     @abstractmethod
     def difference(self, expected: Any, actual: Any) -> str:
         """Return how far end results differ, as text; ValueError if that is too far."""
 
     def metadata(self) -> dict[str, Any]:
-        """Return what the file states of its outputs."""
+        """Return the fields of `Metadata` that describe the outputs."""
         return {}
 
 
@@ -145,7 +145,7 @@ _ACTIVATIONS: tuple[tuple[_Activation, _Activation], ...] = ((_softmax, torch.lo
 
 
 def _activation(model: Any) -> tuple[_Activation, _Activation]:
-    """Return what a classifier makes probabilities with, by what it does with two rows of scores."""
+    """Return a classifier's function from scores to probabilities, and its inverse, by its results of two rows."""
     if not hasattr(model.head, "_get_predictions"):
         raise ValueError(f"export: {type(model.head).__name__} makes no scores of classes, so that it has no file")
     probe = torch.linspace(-3, 4, 12).reshape(2, 6)
@@ -202,7 +202,7 @@ class Segmentation(Adapter):
         return f"{count} of {expected.size} pixels differ"
 
     def metadata(self) -> dict[str, Any]:
-        """Return the windows, what makes classes of logits, and the palette."""
+        """Return the windows, how logits become classes, and the palette."""
         test_cfg, head = self.model.test_cfg, self.model.decode_head
         head = head[-1] if isinstance(head, nn.ModuleList) else head
         slides = test_cfg.get("mode", "whole") == "slide"

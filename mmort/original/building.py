@@ -21,7 +21,7 @@ from mmort.detect.checkpoint import MAX_LISTED, load_checkpoint
 from mmort.original.packages import import_package
 
 _NOT_TESTED = "auxiliary_head.", "data_preprocessor."
-"""What the names of weights begin with that a test does not use."""
+"""The prefixes of weights that are not used in a test."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,15 @@ def quiet() -> Iterator[None]:
             logging.disable(logging.NOTSET)
 
 
+@contextlib.contextmanager
+def without_deprecations() -> Iterator[None]:
+    """Drop warnings of names that torch will not have any more, which the packages and torch's own exporter use."""
+    with warnings.catch_warnings():
+        for category in (DeprecationWarning, FutureWarning):
+            warnings.simplefilter("ignore", category)
+        yield
+
+
 def build(config: Config, package: Package) -> Original:
     """Let the package build the model of a config, with random weights.
 
@@ -122,6 +131,12 @@ def load(original: Original, checkpoint: str | os.PathLike[str]) -> Original:
         If the checkpoint cannot be read, or has not the weights of the model.
     """
     weights, meta = load_checkpoint(checkpoint)
+    wanted = original.model.state_dict()
+    if not wanted.keys() & weights.keys():
+        raise ValueError(
+            f"{checkpoint}: is of another model: it has none of the weights of the config's, such as "
+            f"{next(iter(wanted), 'any')}; its first is {next(iter(weights), 'missing')}"
+        )
     with quiet():
         try:
             missing, unexpected = original.model.load_state_dict(weights, strict=False)

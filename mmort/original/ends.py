@@ -16,7 +16,7 @@ from mmort.original.building import described, quiet
 
 
 def prepared_by(adapter: Adapter, image: Image) -> tuple[torch.Tensor, Any]:
-    """Return what the original's own test pipeline and data preprocessor make of an image."""
+    """Return an image as input and data samples of the original's own test pipeline and data preprocessor."""
     from mmengine.dataset import Compose, pseudo_collate
     from mmengine.registry import init_default_scope
 
@@ -82,7 +82,7 @@ def compare(adapter: Adapter, file: Path, image: Image) -> str:
 
 
 def _original_results(adapter: Adapter, image: Image) -> tuple[torch.Tensor, Any, Any]:
-    """Return the original's input and data samples of an image, and what is compared of its end result."""
+    """Return the original's input and data samples of an image, and the part of its end result that is compared."""
     input, samples = prepared_by(adapter, image)
     with torch.no_grad(), quiet():
         return input, samples, adapter.of_original(adapter.predict(input, copy.deepcopy(samples))[0])

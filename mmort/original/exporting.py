@@ -15,8 +15,8 @@ from mmort._files.drafts import temporary_folder
 from mmort.configs.packages import PACKAGES, package_of
 from mmort.configs.reader import read_for_export
 from mmort.contract import SEGMENTATION, TEXT_DETECTION, TEXT_RECOGNITION, Preprocessing
+from mmort.detect.export.export_steps import DEFAULT_IMAGE
 from mmort.detect.export.options import MIN_DYNAMO_OPSET, ExportOptions, PathLike
-from mmort.detect.export.pipeline import DEFAULT_IMAGE
 from mmort.detect.export.progress import Steps, muted
 from mmort.images import Image
 from mmort.onnx import Report
@@ -26,7 +26,7 @@ from mmort.onnx.export.options import Options
 from mmort.onnx.graph import inspection
 from mmort.original import shims
 from mmort.original.adapters import Adapter, Classification
-from mmort.original.building import Original, build, load
+from mmort.original.building import Original, build, load, without_deprecations
 from mmort.original.ends import compare
 from mmort.original.inputs import Inputs
 from mmort.original.mask2former import segmentation_adapter
@@ -47,7 +47,7 @@ ADAPTERS: dict[str, Callable[[Original], Adapter]] = {
     "mmpose": Pose,
     "mmocr": text_adapter,
 }
-"""What becomes the file of a model, by the module of its package."""
+"""The adapters by the modules of packages."""
 
 
 def export_original(
@@ -58,7 +58,7 @@ def export_original(
     test_image = image if options.test_img is None else read_image(options.test_img)
     with Steps(progress) as steps:
         draft_of = _prepared(config, checkpoint, image, options, steps)
-        with shims.applied():
+        with shims.applied(), without_deprecations():
             report = draft_of.write(output_file, test_image)
         steps.end()
         if options.verify is not False:
@@ -77,7 +77,7 @@ def check_original(config: PathLike, options: ExportOptions, progress: Callable[
     """Implement `mmort.original.check`."""
     with Steps(progress) as steps, temporary_folder() as folder:
         draft_of = _prepared(config, None, read_image(DEFAULT_IMAGE), options, steps)
-        with shims.applied():
+        with shims.applied(), without_deprecations():
             draft_of.check(Path(folder, "x.onnx"))
         steps.end()
         return draft_of.adapter.original.family
@@ -94,8 +94,8 @@ def _prepared(
     if package is None:
         supported = ", ".join(f"{package.name} ({scope!r})" for scope, package in PACKAGES.items())
         raise ValueError(
-            f"export: original must be False for {os.fspath(config)}: default_scope is "
-            f"{settings.get('default_scope')!r}, and --original is for {supported}"
+            f"export: --original (original=True) is for configs of {supported}, and default_scope of "
+            f"{os.fspath(config)} is {settings.get('default_scope')!r}; detectors are exported without it"
         )
     preprocessing = Preprocessing.from_config(settings)
     steps.begin(f"building the model with {package.name}'s own code")

@@ -84,7 +84,7 @@ class Inputs:
         return 1
 
     def _runs(self, input: tuple[Tensor]) -> bool:
-        """Return whether the original takes an input; that it reads what it must not know is known before the trace."""
+        """Return whether the original takes an input; an `UnknownReadError` is raised, before the trace."""
         try:
             with torch.no_grad():
                 self.adapter(*input)

@@ -51,6 +51,6 @@ class Mask2Former(Segmentation):
 
 
 def segmentation_adapter(original: Original) -> Segmentation:
-    """Return what becomes the file of a model of MMSegmentation."""
+    """Return the adapter of a model of MMSegmentation."""
     kind = type(getattr(original.model, "decode_head", None)).__name__
     return Mask2Former(original) if kind == "Mask2FormerHead" else Segmentation(original)

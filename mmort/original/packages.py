@@ -48,7 +48,7 @@ def import_package(package: Package) -> ModuleType:
 
 
 _UNUSED = "imgaug", "imgaug.augmenters", "lmdb", "skimage", "skimage.morphology"
-"""What MMOCR imports for training, for other formats of data, and for postprocessors that no file is made of.
+"""Modules that MMOCR imports for training, other formats of data, and postprocessors that are not supported.
 
 imgaug cannot be imported with numpy 2.
 """

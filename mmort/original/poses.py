@@ -55,7 +55,7 @@ class Pose(Adapter):
         self.keypoints = _keypoints_of(original)
 
     def forward(self, input: Tensor) -> tuple[Tensor, ...]:
-        """Return what is decoded: heatmaps, or the scores of columns and rows, or coordinates."""
+        """Return the codec's input: heatmaps, or the scores of columns and rows, or coordinates."""
         meta = KnownMeta(flip_indices=self.keypoints["flip_indices"], input_size=(input.shape[3], input.shape[2]))
         (outputs,) = arguments_at(self.model.head, "decode", lambda: self.model.predict(input, KnownSamples(meta)))
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
@@ -77,11 +77,11 @@ class Pose(Adapter):
             return list(self.model.predict(input, samples))
 
     def annotations(self, image: Image) -> dict[str, Any]:
-        """Return one box, the image, and what the data set says of keypoints."""
+        """Return one box, the image, and the data set's facts on keypoints."""
         return {**self.keypoints, "bbox": _box_of(image), "bbox_score": np.ones(1, np.float32)}
 
     def predictor(self, file: Path) -> PosePredictor:
-        """Return what runs the file on images."""
+        """Return a predictor that runs the file on images."""
         return PosePredictor(file)
 
     def input_of(self, predictor: PosePredictor, image: Image) -> NDArray[np.float32]:
@@ -115,7 +115,7 @@ class Pose(Adapter):
         return f"{len(expected)} keypoints differ by at most {furthest:.1e} pixels{noted}"
 
     def metadata(self) -> dict[str, Any]:
-        """Return the codec, the part of an image that the file looks at, and what the keypoints are."""
+        """Return the codec, the part of an image that the file takes, and the names of keypoints."""
         steps = [step for _, step in DetectorConfig(self.original.config).test_pipeline.steps]
         cuts = [step for step in steps if isinstance(step, TopdownAffine)]
         scales = [step for step in steps if isinstance(step, BoxCenterScale)]
@@ -164,7 +164,7 @@ def _codec_of(decoder: Any) -> str:
 
 
 def _keypoints_of(original: Original) -> dict[str, Any]:
-    """Return what MMPose reads of the config's test data set, or of its type, about keypoints."""
+    """Return the facts on keypoints that MMPose reads of the config's test data set, or of its type."""
     import_package(original.package)
     parse = importlib.import_module("mmpose.datasets.datasets.utils").parse_pose_metainfo
     layout = DetectorConfig(original.config)

@@ -24,6 +24,7 @@ from mmort.original.building import Original
 from mmort.original.cut import arguments_at
 from mmort.original.known import UnknownSamples
 from mmort.predict import Predictor
+from mmort.predict.output import count_text
 
 _DECODINGS: dict[str, Decoding] = {"CTCPostProcessor": "ctc", "AttentionPostprocessor": "attention"}
 """How the postprocessors of MMOCR make texts, which `mmort.predict` does as they do."""
@@ -133,7 +134,7 @@ class TextDetection(_OfMMOCR):
         return {"classes": ("text",), "text_detection": format}
 
     def predictor(self, file: Path) -> Predictor:
-        """Return what runs the file, with all that it finds."""
+        """Return a predictor that leaves out no text."""
         return Predictor(file, score_threshold=0)
 
     def of_original(self, result: Any) -> _Texts:
@@ -159,7 +160,8 @@ class TextDetection(_OfMMOCR):
             raise ValueError(
                 f"export: a text differs from the original's by {pixels:.2g} pixels, a score by {scores:.2g}"
             )
-        return f"{len(expected[0])} texts, corners differ by at most {pixels:.1e} pixels, scores by {scores:.1e}"
+        texts = count_text(len(expected[0]), "text")
+        return f"{texts}, corners differ by at most {pixels:.1e} pixels, scores by {scores:.1e}"
 
 
 class TextKernels(TextDetection):
@@ -189,11 +191,11 @@ _GROWTHS: dict[str, Growth] = {"PSEPostprocessor": "pse", "PANPostprocessor": "p
 """How the postprocessors of MMOCR let texts grow from kernels."""
 
 _DETECTIONS = {"DBPostprocessor": TextDetection, **dict.fromkeys(_GROWTHS, TextKernels)}
-"""What becomes the file of a text detection, by its postprocessor."""
+"""The adapters of text detections, by their postprocessors."""
 
 
 def text_adapter(original: Original) -> Adapter:
-    """Return what becomes the file of a model of MMOCR, by its last part."""
+    """Return the adapter of a model of MMOCR, by its last part."""
     if hasattr(original.model, TextRecognition.part):
         return TextRecognition(original)
     if hasattr(original.model, TextDetection.part):

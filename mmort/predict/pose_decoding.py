@@ -155,4 +155,4 @@ _REFINED: dict[str, Callable[[NDArray[np.float32], _Maps, PoseFormat], NDArray[A
     "udp": _to_top_of_aligned,
     "megvii": _past_neighbour,
 }
-"""What moves the largest values of heatmaps, by codec."""
+"""The functions that refine the positions of the largest values of heatmaps, by codec."""

@@ -157,7 +157,7 @@ class Video:
         return seconds[1] > seconds[0] + _HELD_BACK / (self.frames_per_second or USUAL_FPS)
 
     def _last_time(self, capture: Any) -> float:
-        """Return the latest time of what a capture gives, in seconds, and release it."""
+        """Return the latest time of a capture's frames, in seconds, and release it."""
         last = 0.0
         while capture.grab():
             last = max(last, capture.get(self._cv2.CAP_PROP_POS_MSEC) / 1e3)

@@ -409,6 +409,21 @@ def test_other_files(tmp_path):
     assert refused(*command, "--ann", "x.json") == "mmort: error: annotation file does not exist: x.json\n"
 
 
+@pytest.mark.parametrize(
+    ("scope", "entries"),
+    [
+        ("mmseg", {"type": "CityscapesDataset", "data_prefix": {"img_path": "val", "seg_map_path": "maps"}}),
+        ("mmpretrain", {"type": "ImageNet", "split": "val"}),
+    ],
+)
+def test_data_sets_whose_folder_is_missing(tmp_path, scope, entries):
+    path, root = tmp_path / "config.py", tmp_path / "data"
+    data_set = entries | {"data_root": str(root)}
+    path.write_text(f"default_scope = {scope!r}\ntest_dataloader = dict(dataset={data_set})\n")
+    message = refused("test", path, demo.MODEL, "--eval", "mIoU")
+    assert message == f"mmort: error: directory does not exist: {root}/val; give --data-root, or --ann and --img-dir\n"
+
+
 def test_eval_options(boxes, tmp_path):
     options = "--eval-options", "classwise=True", "metric_items=mAP_50,AR@100"
     out = printed(*COMMAND, "--eval", "bbox", *options, "--metrics-json", tmp_path / "metrics.json")

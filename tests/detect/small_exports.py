@@ -16,8 +16,8 @@ import torch
 from mmort.contract import Metadata
 from mmort.detect import build
 from mmort.detect.export import ExportOptions
+from mmort.detect.export.export_steps import DEFAULT_IMAGE, _Export
 from mmort.detect.export.head_outputs import among
-from mmort.detect.export.pipeline import DEFAULT_IMAGE, _Export
 from mmort.detect.export.progress import Steps
 from mmort.detect.export.proof import noisy_views
 from mmort.onnx import Report

@@ -79,7 +79,7 @@ def test_the_export_of_a_faster_rcnn_goes_down_once(tmp_path):
         )
     assert report.ok
     assert (tmp_path / "x.onnx").exists()
-    assert {"detect/export/pipeline.py", "onnx/export/draft.py", "onnx/verify/sessions.py"} <= road.files
+    assert {"detect/export/export_steps.py", "onnx/export/draft.py", "onnx/verify/sessions.py"} <= road.files
     assert sorted(road.called_back) == []
 
 

@@ -12,7 +12,7 @@ import mmort
 from mmort.cli import main
 from mmort.demo import IMAGES
 from mmort.detect import build, load
-from mmort.detect.export.pipeline import DEFAULT_IMAGE
+from mmort.detect.export.export_steps import DEFAULT_IMAGE
 from mmort.detect.network import TorchNetwork
 from mmort.predict import Preprocessing
 from tests.detect.small_exports import PIPELINE

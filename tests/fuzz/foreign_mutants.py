@@ -148,6 +148,20 @@ def stretched(
     return prepare
 
 
+def stretched_by_config(draw: np.random.Generator, size: tuple[int, int]) -> tuple[Any, dict[str, dict[str, Any]]]:
+    """Return a function that resizes to the input's size, and the config of PaddleDetection that says how."""
+    is_cubic, is_normalized, resizes_first = (bool(choice) for choice in draw.integers(0, 2, 3))
+    resize = {"type": "Resize", "interp": 2 if is_cubic else 1, "keep_ratio": False, "target_size": list(size)}
+    mean, std = (values.tolist() for values in IMAGENET)
+    normalize = {"type": "NormalizeImage", "is_scale": True, "mean": mean, "std": std}
+    normalize["norm_type"] = "mean_std" if is_normalized else "none"
+    steps = [resize, normalize] if resizes_first else [normalize, resize]
+    config = {"draw_threshold": 0.5, "Preprocess": [*steps, {"type": "Permute"}], "label_list": NAMES[:3]}
+    interpolation = cv2.INTER_CUBIC if is_cubic else cv2.INTER_LINEAR
+    prepare = stretched(IMAGENET if is_normalized else None, "cv2" if resizes_first else "float", interpolation)
+    return prepare, {"infer_cfg.yml": config}
+
+
 def as_is(image: np.ndarray, size: tuple[int, int]) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
     """Prepare as torchvision does, whose files resize themselves."""
     return image[..., ::-1].transpose(2, 0, 1).astype(np.float32) / 255, lambda boxes: boxes
@@ -337,13 +351,18 @@ def of_the_original(draw: np.random.Generator) -> Case:
     if kind == "PP-YOLOE":
         rows = np.concatenate([labels[:, None], scores[:, None], boxes * 100], 1)
         outputs = {"rows": with_gains(rows, [0, GAIN, 0, 0, 0, 0]), "count": with_gains(np.array([20]), 0)}
-        prepare, name = stretched(IMAGENET, kind=cv2.INTER_CUBIC), "scale_factor"
+        prepare, config = stretched_by_config(draw, size)
+        name = "scale_factor"
+        if draw.random() < 0.5:
+            kind += " with its config"
+        else:
+            prepare, config = stretched(IMAGENET, kind=cv2.INTER_CUBIC), {}
     else:
         outputs = {"labels": with_gains(labels, 0), "boxes": with_gains(boxes, 0), "scores": with_gains(scores, GAIN)}
-        prepare, name = stretched(None, "pillow"), "orig_target_sizes"
+        prepare, name, config = stretched(None, "pillow"), "orig_target_sizes", {}
 
     def detect(outputs: dict[str, np.ndarray], size: tuple[int, int], image: tuple[int, int]) -> Rows:
-        if kind == "PP-YOLOE":
+        if name == "scale_factor":
             rows = outputs["rows"]
             return best(rows[:, 2:], rows[:, 1], rows[:, 0].astype(int), None, 300, 0)
         sides = [image[1], image[0], image[1], image[0]]
@@ -352,8 +371,8 @@ def of_the_original(draw: np.random.Generator) -> Case:
     def prepare_only(image: np.ndarray, size: tuple[int, int]) -> Any:
         return prepare(image, size)[0], lambda boxes: boxes
 
-    case = Case(kind, outputs, detect, prepare_only, size, sizes=name)
-    case.batch = 1 if kind == "PP-YOLOE" else "n"
+    case = Case(kind, outputs, detect, prepare_only, size, config=config, sizes=name)
+    case.batch = 1 if name == "scale_factor" else "n"
     return case
 
 
@@ -373,7 +392,7 @@ def write(case: Case, path: Path) -> None:
     nodes.append(oh.make_node("Mul", [source, "weights"], ["weighted"]))
     nodes.append(oh.make_node("ReduceMean", ["weighted"], ["means"], axes=axes, keepdims=0))
     nodes.append(oh.make_node("Reshape", ["means", "flat"], ["mean"]))
-    flat = {"rows", "count"} if case.kind == "PP-YOLOE" else set(case.outputs) if case.is_single else set()
+    flat = {"rows", "count"} if case.kind.startswith("PP-YOLOE") else set(case.outputs) if case.is_single else set()
     for key in case.order or list(case.outputs):
         output, name = case.outputs[key], case.names.get(key, key)
         is_integer = key in ("labels", "count", "size") and output.rows.ndim == 1
@@ -424,7 +443,7 @@ def change(case: Case, draw: np.random.Generator) -> None:
         case.order = [str(key) for key in draw.permutation(list(case.outputs))]
     elif kind == "name":
         case.names[name] = str(draw.choice(["out", "output", "boxes1", "scores1", "1234"])) + name[-1]
-    elif kind == "batch" and not case.is_single and case.kind != "PP-YOLOE":
+    elif kind == "batch" and not case.is_single and not case.kind.startswith("PP-YOLOE"):
         case.batch = int(draw.choice([1, 3]))
     elif kind == "dynamic" and case.kind.startswith("ultralytics") and "segment" not in case.kind:
         case.is_dynamic = True
@@ -464,6 +483,20 @@ def change(case: Case, draw: np.random.Generator) -> None:
         if key == "size":
             settings[key] = {"shortest_edge": 64, "longest_edge": 96}
             case.is_false = True
+        elif key == "Preprocess":
+            steps = [dict(step) for step in settings[key]]
+            step = steps[draw.integers(len(steps))]
+            entry, value = [("keep_ratio", True), ("target_size", [64, 64]), ("interp", 0), ("type", "Pad")][
+                draw.integers(4)
+            ]
+            step[entry] = value
+            settings[key] = steps
+            case.is_false = True
+        elif key == "label_list":
+            settings[key] = settings[key][: draw.integers(3)]
+            case.is_false = True
+        elif key == "draw_threshold":
+            settings[key] = 0.9  # of what is drawn
         elif key == "id2label":
             settings[key] = {str(label): "a" for label in range(int(draw.choice([1, 2, 3, 4, 5])))}
             case.is_false = True
@@ -513,7 +546,8 @@ def judge(seed: int, folder: Path) -> tuple[str, Case]:
     for _ in range(int(draw.choice([0, 1, 1, 2]))):
         change(case, draw)
     path, output = folder / "model.onnx", folder / "adopted.onnx"
-    output.unlink(missing_ok=True)
+    for file in folder.iterdir():  # of other mutants
+        file.unlink()
     write(case, path)
     for name, values in case.config.items():
         (folder / name).write_text(json.dumps(values))

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import onnx.helper as oh
 import pytest
+import torch
 
 import mmort
 import mmort.onnx
@@ -343,6 +344,16 @@ def test_only_presets_that_fit_queries_are_offered(tmp_path, matches_words):
         mmort.onnx.adopt(path, tmp_path / "b.onnx", stretched, preset="detr")
 
 
+@pytest.mark.parametrize("count", [5, 310])
+@pytest.mark.parametrize("preset", ["detr", "rtdetr-transformers"])
+def test_presets_of_transformers_return_as_many_detections_as_queries(tmp_path, preset, count):
+    """Its RT-DETR has the best pairs of a query and a class, and its DETR one class for each query."""
+    queries = {"logits": RNG.normal(0, 1, (count, 3)), "pred_boxes": RNG.uniform(0.2, 0.5, (count, 4))}
+    path = write(tmp_path / "any.onnx", queries, image=(1, 3, "h", "w"), name="pixel_values")
+    mmort.onnx.adopt(path, tmp_path / "a.onnx", preset=preset)
+    assert len(detect(tmp_path / "a.onnx")) == count
+
+
 def test_a_file_that_divides_images_does_not_fit_a_preset_that_normalizes_them_otherwise(tmp_path):
     path = write(tmp_path / "detr.onnx", {"pred_boxes": np.full((4, 4), 0.3), "logits": np.zeros((4, 3))})
     with_first_nodes(path, oh.make_node("Div", ["images", "255"], ["changed"]))
@@ -539,9 +550,33 @@ def test_normalization_of_image_processors(tmp_path):
     assert rtdetr.preprocessing.size == (640, 640)
 
 
+def test_the_processor_of_rf_detr_interpolates_levels_from_0_to_1(tmp_path):
+    """Without antialiasing, and before they are normalized."""
+    image = RNG.integers(0, 256, (90, 60, 3), np.uint8)
+    sizes = {"height": 40, "width": 70}
+    predict = write_queries(tmp_path, {"image_processor_type": "RfDetrImageProcessor", "size": sizes})
+    levels = torch.from_numpy(image[..., ::-1].transpose(2, 0, 1) / np.float32(255))[None]
+    resized = torch.nn.functional.interpolate(levels, (40, 70), mode="bilinear", align_corners=False)[0].numpy()
+    mean, std = (np.array(values)[:, None, None] for values in ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]))
+    np.testing.assert_allclose(predict.preprocessing(image).input, (resized - mean) / std, atol=2e-6)
+
+
+@pytest.mark.parametrize("model_type", ["lw_detr", "rf_detr"])
+def test_processors_of_models_that_name_none(tmp_path, model_type):
+    """LW-DETR has that of Deformable DETR, and RF-DETR its own."""
+    names = {"id2label": {str(label): str(label) for label in range(4)}}
+    predict = write_queries(tmp_path, {}, {"model_type": model_type} | names)
+    assert predict.preprocessing.to_float32 == (model_type == "rf_detr")
+    expected = 80 if model_type == "lw_detr" else 20  # pairs of 20 queries and 4 classes: the best 100, or 20
+    assert len(predict(np.zeros((50, 60, 3), np.uint8))) == expected
+
+
 @pytest.mark.parametrize(
     ("settings", "config", "message"),
     [
+        ({"image_processor_type": "RfDetrImageProcessor", "resample": 3}, {}, "resample must be 2, bilinear, .* got 3"),
+        ({"image_processor_type": "RfDetrImageProcessor", "do_rescale": False}, {}, "do_rescale true .* got 2, False"),
+        ({"image_processor_type": "RfDetrImageProcessor", "rescale_factor": 1}, {}, "1/255, got 2, True and 1"),
         (
             {"image_processor_type": "Owlv2ImageProcessor"},
             {},

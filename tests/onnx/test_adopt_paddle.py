@@ -167,6 +167,21 @@ def test_a_config_is_found_in_its_folder(tmp_path, name):
     assert mmort.onnx.adopt(tmp_path / "p.onnx", tmp_path / "a.onnx", config=tmp_path).layout.classes == CLASSES
 
 
+def test_a_folder_with_configs_of_two_libraries(tmp_path):
+    """The outputs say which of them is the file's."""
+    queries = {"logits": RNG.normal(0, 1, (9, 4)), "pred_boxes": RNG.uniform(0.2, 0.5, (9, 4))}
+    path = write(tmp_path / "any.onnx", queries, image=(1, 3, HEIGHT, WIDTH), name="pixel_values")
+    write_config(tmp_path)
+    with pytest.raises(Question, match="does not say what boxes, box_format"):
+        mmort.onnx.adopt(path, tmp_path / "a.onnx", config=tmp_path / "infer_cfg.yml")
+    (tmp_path / "config.json").write_text('{"id2label": {"0": "a", "1": "b", "2": "c"}, "model_type": "detr"}')
+    settings = '{"image_processor_type": "DetrImageProcessor", "size": {"height": 64, "width": 96}}'
+    (tmp_path / "preprocessor_config.json").write_text(settings)
+    assert mmort.onnx.adopt(path, tmp_path / "a.onnx", config=tmp_path).exporter == "transformers"
+    write_ppyoloe(tmp_path / "p.onnx")
+    assert mmort.onnx.adopt(tmp_path / "p.onnx", tmp_path / "b.onnx", config=tmp_path).exporter == "PaddleDetection"
+
+
 def test_a_question_names_the_config(tmp_path):
     """All presets of PaddleDetection fit, and the config says which one; nothing else is asked for."""
     write_ppyoloe(tmp_path / "p.onnx", gain=0.02)

@@ -1,5 +1,7 @@
 """What `mmort.original` does where the packages are not installed: refusals, messages, and what needs no package."""
 
+import pathlib
+
 import pytest
 import torch
 
@@ -33,7 +35,18 @@ def test_detectors_are_not_looked_for_in_other_packages(scope):
     assert problem.startswith(
         f"{PACKAGES[scope].name}'s models are not supported as detectors; mmort export --original"
     )
-    assert f"pip install --no-deps mmengine==0.10.7 mmcv-lite==2.1.0 {PACKAGES[scope].requirements[0]}" in problem
+    assert f"pip install --no-deps mmengine==0.10.7 mmcv-lite==2.1.0 {PACKAGES[scope].versions[0]}" in problem
+
+
+@pytest.mark.parametrize("package", PACKAGES.values(), ids=lambda package: package.module)
+def test_the_guide_has_the_command_that_errors_name(package):
+    page = (pathlib.Path(__file__).parents[2] / "docs/original.md").read_text(encoding="utf-8")
+    assert f"\n{package.command}\n" in page
+
+
+def test_checking_names_the_package_and_no_parts():
+    (problem,) = unsupported({"default_scope": "mmseg", "model": {"type": "X", "backbone": {"type": "FastSCNN"}}})
+    assert "MMSegmentation" in problem
 
 
 def test_configs_without_a_scope_are_known_by_their_model():
@@ -53,7 +66,9 @@ def test_the_command_names_the_option(config, tmp_path, capsys):
 def test_configs_of_other_packages_are_refused(tmp_path):
     (tmp_path / "c.py").write_text("model = dict(type='RetinaNet')")
     (tmp_path / "x.pth").write_bytes(b"")
-    with pytest.raises(ValueError, match=r"original must be False for .*c\.py: .*MMPretrain \('mmpretrain'\)"):
+    with pytest.raises(
+        ValueError, match=r"for configs of MMPretrain \('mmpretrain'\), .*c\.py is None; detectors are exported without"
+    ):
         export(tmp_path / "c.py", tmp_path / "x.pth", tmp_path / "o.onnx", progress=lambda line: None)
 
 

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 from mmort import Predictor
 from mmort.cli import main
@@ -180,6 +181,11 @@ def test_files_of_one_size_and_checkpoints_of_others(trained, images, tmp_path, 
     capsys.readouterr()
     assert main(["export", str(other), str(checkpoint), "--original", "--output", str(tmp_path / "o.onnx")]) == 1
     assert "is not of the config's model: size mismatch for decode_head.conv_seg.weight" in capsys.readouterr().err
+    torch.save({"state_dict": {"head.fc.weight": torch.zeros(2, 3)}}, tmp_path / "o.pth")
+    assert (
+        main(["export", str(other), str(tmp_path / "o.pth"), "--original", "--output", str(tmp_path / "o.onnx")]) == 1
+    )
+    assert "is of another model: it has none of the weights of the config's" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", TYPES)

@@ -24,7 +24,7 @@ from mmort.configs import read_config
 from mmort.configs.captions import Prompt
 from mmort.detect import Detector, build
 from mmort.detect.export.examples import Examples
-from mmort.detect.export.pipeline import DEFAULT_IMAGE
+from mmort.detect.export.export_steps import DEFAULT_IMAGE
 from mmort.predict import Preprocessing, read_image
 from tests.tools.oracle_table import measured
 

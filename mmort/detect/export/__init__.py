@@ -90,7 +90,7 @@ def export(
     from mmort.detect.export.checks import check
 
     check(config, checkpoint, Path(output_file), options)
-    from mmort.detect.export.pipeline import export_detector
+    from mmort.detect.export.export_steps import export_detector
 
     return export_detector(config, checkpoint, Path(output_file), options, progress)
 
@@ -128,6 +128,6 @@ def export_network(
     ValueError
         If ONNX Runtime's detections differ from torch's.
     """
-    from mmort.detect.export.pipeline import export_loaded
+    from mmort.detect.export.export_steps import export_loaded
 
     return export_loaded(network, config, Path(output_file), options or ExportOptions(), progress)

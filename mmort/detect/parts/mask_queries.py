@@ -168,7 +168,7 @@ def used_maps(maps: Sequence[Tensor], count: int) -> Sequence[Tensor]:
 
 
 def mask_embedding(channels: int, out_channels: int) -> nn.Sequential:
-    """Return the layers from a query to what its mask's features are multiplied with."""
+    """Return the layers from a query to the factors of its mask's features."""
     hidden = [layer for _ in range(2) for layer in (nn.Linear(channels, channels), nn.ReLU())]
     return nn.Sequential(*hidden, nn.Linear(channels, out_channels))
 

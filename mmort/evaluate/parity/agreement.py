@@ -1,4 +1,4 @@
-"""What all comparisons add up over a data set: how many results of a model are equal to the reference's."""
+"""The counts of all comparisons over a data set: how many results of a model are equal to the reference's."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AnExample = TypeVar("AnExample", bound=_Severe)
 
 @dataclass
 class Agreement(Generic[AnExample]):
-    """What a model found and the reference found, added up over the images of a data set.
+    """The results of a model and of the reference, counted over the images of a data set.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Agreement(Generic[AnExample]):
 
     @property
     def unit(self) -> str:
-        """What is counted, in the plural."""
+        """The word for the results that are counted, in the plural."""
         raise NotImplementedError
 
     def add(self, image: Any, reference: Any, found: Any) -> Any:

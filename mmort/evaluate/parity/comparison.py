@@ -240,7 +240,7 @@ class Comparison(Agreement[Example]):
 
     @property
     def unit(self) -> str:
-        """What is counted."""
+        """The word for the results that are counted."""
         return "detections"
 
     def add(self, image: DatasetImage, reference: Detections, detections: Detections) -> ImageComparison:

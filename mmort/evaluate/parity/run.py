@@ -135,14 +135,14 @@ def parity(
 
 
 def _predictor(network: TrainedNetwork, shared: Mapping[str, Any]) -> Predictor:
-    """Return what runs a network on images, with the classes and the preprocessing that all share, if they do."""
+    """Return a predictor of a network, with the classes and the preprocessing that all share, if they do."""
     if task_of(network) is POSE:
         return PosePredictor(network, preprocessing=shared.get("preprocessing"))
     return Predictor(network, score_threshold=0, **shared)
 
 
 def _predict(dataset: Dataset, predictor: Predictor, batch_size: int) -> Predict:
-    """Return what `compare_models` calls; poses are those in the boxes of a data set that has some."""
+    """Return the function that `compare_models` calls; poses are those in the boxes of a data set that has some."""
     if isinstance(dataset, PoseDataset) and isinstance(predictor, PosePredictor):
         return partial(dataset.predict, predictor)
     return partial(predictor.predict, batch_size=batch_size)
@@ -163,7 +163,7 @@ def _warn_of_other_classes(predictors: Mapping[str, Predictor]) -> None:
 
 
 def _metrics(dataset: Dataset, reference: TrainedNetwork) -> list[str]:
-    """Return the metrics of what the model finds."""
+    """Return the metrics of the model's results."""
     if "bbox" not in dataset.metric_names:
         return list(dataset.metric_names[:1])
     return ["bbox", "segm"] if reference.has_masks and "segm" in dataset.metric_names else ["bbox"]

@@ -182,7 +182,7 @@ class ResultComparison(Agreement[ResultExample]):
 
     @property
     def unit(self) -> str:
-        """What is counted."""
+        """The word for the results that are counted."""
         return self.measure.unit
 
     def add(self, image: DatasetImage, reference: Any, found: Any) -> Difference:

@@ -55,7 +55,7 @@ def is_faster(before: Sequence[float], after: Sequence[float]) -> bool:
 
 
 def measure(models: list[onnx.ModelProto], values: Sequence[Any]) -> list[tuple[list[float], dict[str, Run]]]:
-    """Return the seconds of each model's runs, which take turns, and what its nodes did in the fastest, by name.
+    """Return the seconds of each model's runs, which take turns, and the records of its nodes in the fastest, by name.
 
     Raises
     ------

@@ -111,6 +111,6 @@ def adopt(
     ([[10.0, 10.0, 40.0, 30.0]], ('digit',))
     """
     with needed_by("mmort.onnx.adopt"):
-        from mmort.onnx.adopt.pipeline import adopt_file
+        from mmort.onnx.adopt.adopt_file import adopt_file
     folder, image, sheet = (None if file is None else Path(file) for file in (config, try_image, show))
     return adopt_file(path, output, layout, AdoptOptions(folder, preset, image, sheet, force))

@@ -51,7 +51,7 @@ RANGES: Mapping[str, Mapping[str, Any]] = {
 
 
 class Outcome(NamedTuple):
-    """What a file with some preprocessing found in the images."""
+    """The detections of a file with some preprocessing in the images."""
 
     detections: list[Detections]
     contradiction: str | None
@@ -76,7 +76,7 @@ class Outcome(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What runs say of a candidate."""
+    """The evidence of runs for or against a candidate."""
 
     name: str
     layout: Layout

@@ -34,7 +34,7 @@ NOISE = 480, 640
 
 
 class ForeignFile(NamedTuple):
-    """What recognizers look at: the inputs, the outputs by name, the metadata, and the folder of `--config`."""
+    """A file as recognizers see it: the inputs, the outputs by name, the metadata, and the folder of `--config`."""
 
     inputs: Inputs
     outputs: dict[str, Tensor]
@@ -43,7 +43,7 @@ class ForeignFile(NamedTuple):
     operators: frozenset[str]
     """The types of the nodes."""
     own_steps: OwnSteps
-    """What the file does to an image before its network."""
+    """The steps on an image that the file does before its network."""
     results: Callable[[], Mapping[str, NDArray[Any]]]
     """Runs the file on noise, and returns the outputs."""
 

@@ -15,7 +15,7 @@ _SHORT_SIDE = {"shortest_edge": 800, "longest_edge": 1333}
 
 
 class _Processor(NamedTuple):
-    """What an image processor does where its settings do not say it."""
+    """The defaults of an image processor, for settings that its file leaves out."""
 
     size: Mapping[str, int]
     normalization: Mapping[str, Any] = _IMAGENET
@@ -23,10 +23,12 @@ class _Processor(NamedTuple):
     resample: int = 2
     side_divisor: int = 1
     activation: str = "sigmoid"
-    """What makes scores of its models' logits: "softmax" with a background last, or "sigmoid"."""
+    """The function from logits to scores: "softmax" with a background last, or "sigmoid"."""
     multi_label: bool = True
     max_detections: int | None = None
     """None: as many as there are queries."""
+    resizes_floats: bool = False
+    """Whether levels from 0 to 1 are resized, without antialiasing."""
 
 
 _PROCESSORS = {
@@ -35,6 +37,7 @@ _PROCESSORS = {
     "ConditionalDetr": _Processor(_SHORT_SIDE, max_detections=100),
     "DeformableDetr": _Processor(_SHORT_SIDE, max_detections=100),
     "RTDetr": _Processor({"height": 640, "width": 640}, do_normalize=False),
+    "RfDetr": _Processor(_SHORT_SIDE, resizes_floats=True),
     "OwlViT": _Processor({"height": 768, "width": 768}, _CLIP, resample=3, multi_label=False),
 }
 """By name, without the ending ``ImageProcessor``."""
@@ -52,6 +55,8 @@ _OF_MODELS = {
     "conditional_detr": "ConditionalDetr",
     "dab-detr": "ConditionalDetr",
     "deformable_detr": "DeformableDetr",
+    "lw_detr": "DeformableDetr",
+    "rf_detr": "RfDetr",
     "rt_detr": "RTDetr",
     "rt_detr_v2": "RTDetr",
     "d_fine": "RTDetr",
@@ -74,7 +79,7 @@ def type_of(settings: Mapping[str, Any]) -> str:
 
 
 def _processor(settings: Mapping[str, Any], model_type: str = "") -> _Processor | None:
-    """Return what a processor does by default; None if settings have no name, nor is it that of a known model."""
+    """Return the defaults of a processor; None if settings have no name, and their model is not known."""
     name = type_of(settings)
     stem = next((name.removesuffix(ending) for ending in _ENDINGS if name.endswith(ending)), name)
     stem = stem or _OF_MODELS.get(model_type, "")
@@ -163,6 +168,9 @@ def image_processor(settings: Mapping[str, Any], fixed: list[int] | None, model_
     is_pillow = type_of(settings).endswith("Pil")
     backend = "pillow" if is_pillow else "torchvision"
     entries: Entries = {"to_rgb": True, "resize_backend": backend, "interpolation": _INTERPOLATIONS[resample]}
+    if processor.resizes_floats:
+        _check_floats(settings, resample)
+        entries["to_float32"] = True
     entries |= _normalization(settings, processor)
     if settings.get("do_resize", True):
         entries |= _resizing(_size(settings, processor), processor)
@@ -171,6 +179,16 @@ def image_processor(settings: Mapping[str, Any], fixed: list[int] | None, model_
         target = [target["width"], target["height"]] if isinstance(target, dict) else target
         entries["padding"] = {"size": target}
     return entries
+
+
+def _check_floats(settings: Mapping[str, Any], resample: int) -> None:
+    """Refuse settings of RF-DETR's processor by which other numbers than those from 0 to 1 are interpolated."""
+    factor = settings.get("rescale_factor", 1 / 255)
+    if _INTERPOLATIONS[resample] != "bilinear" or not settings.get("do_rescale", True) or factor != 1 / 255:
+        raise ValueError(
+            "adopt: preprocessor_config.json: of RfDetrImageProcessor, resample must be 2, bilinear, do_rescale true "
+            f"and rescale_factor 1/255, got {resample}, {settings.get('do_rescale', True)} and {str(factor)[:80]}"
+        )
 
 
 def _normalization(settings: Mapping[str, Any], processor: _Processor) -> Entries:

@@ -24,7 +24,7 @@ MEANINGS = {
     "scale_hw": "the factors by which height and width were resized, (N, 2)",
     "resized_hw_scale": "height and width of the resized image, and the factor, (N, 3)",
 }
-"""What an input besides the image may hold."""
+"""The possible contents of inputs besides the image."""
 
 KNOWN = {
     PIXEL_MASK: PIXEL_MASK,
@@ -69,7 +69,7 @@ class Inputs(NamedTuple):
 
 
 def read_inputs(tensors: Sequence[Tensor], entries: Mapping[str, Any]) -> Inputs:
-    """Return what a file's inputs are.
+    """Return the inputs of a file with their meanings.
 
     Parameters
     ----------
@@ -271,7 +271,7 @@ def _stated_or(stated: Value, other: Value, op: FunctionBuilder) -> Value:
 
 
 def _of_sizes(meaning: str, resized: Value, original: Value | None, scale: Value | None, op: FunctionBuilder) -> Value:
-    """Return what an input of some meaning holds."""
+    """Return the values of an input with a meaning."""
     if meaning == "resized_hw":
         return resized
     assert original is not None

@@ -29,7 +29,7 @@ OUTPUT_ENTRIES = (
 """The entries that name outputs, or columns of them."""
 
 _JOIN = " + "
-"""What stands between outputs whose rows follow each other."""
+"""The separator of outputs whose rows follow each other."""
 
 _COLUMNS = re.compile(r"(?P<output>.+?)(\[(?P<first>\d{0,9})(?P<colon>:?)(?P<end>\d{0,9})\])?")
 
@@ -43,7 +43,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def parse(cls, entry: str, text: str) -> Columns:
-        """Return what a text such as ``output0[4:]`` or ``output0[5]`` names; `entry` is for messages."""
+        """Return the columns that a text such as ``output0[4:]`` or ``output0[5]`` names; `entry` is for messages."""
         match = _COLUMNS.fullmatch(text)
         if match is None or (match["colon"] == "" and match["first"] == ""):
             raise ValueError(f"adopt: {entry} must be OUTPUT, OUTPUT[COLUMN] or OUTPUT[FIRST:END], got {text[:80]!r}")
@@ -58,7 +58,7 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Layout(Schema):
-    """What the outputs of a detector's file mean, and how images become its input.
+    """The meaning of the outputs of a detector's file, and how images become its input.
 
     `boxes`, `scores`, `labels`, `objectness`, `angle`, `keypoints` and `masks` name an output, or columns of its rows:
     ``output0``, ``output0[4]``, ``output0[4:84]``.  An output has a row for each box, in a batch (N, boxes, columns) or
@@ -67,8 +67,8 @@ class Layout(Schema):
     Parameters
     ----------
     inputs : dict, optional
-        What inputs besides the image hold, by name; `mmort.onnx.adopt.inputs.MEANINGS` has the words.  The usual names
-        are known.
+        The contents of inputs besides the image, by name; `mmort.onnx.adopt.inputs.MEANINGS` has the words.  The usual
+        names are known.
     channels_last : bool, optional
         Whether the image is (N, H, W, 3).  By default that is read from the input's shape.
     boxes : str
@@ -244,7 +244,7 @@ class Layout(Schema):
 
     @property
     def format_of_masks(self) -> MaskFormat | None:
-        """What the masks are."""
+        """The format of the masks."""
         return None if self.mask_format is None else read_mask_format(self.mask_format)
 
     def columns(self, entry: str) -> Columns:

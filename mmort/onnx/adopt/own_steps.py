@@ -22,7 +22,7 @@ MIN_DIVISOR = 100.0
 
 
 class OwnSteps(NamedTuple):
-    """What a file does to an image before its network."""
+    """The steps on an image that a file does before its network."""
 
     divides: bool
     """Whether it divides values from 0 to 255."""
@@ -31,7 +31,7 @@ class OwnSteps(NamedTuple):
 
 
 def own_steps(model: onnx.ModelProto, image: str) -> OwnSteps:
-    """Return what a file does to its input of this name."""
+    """Return the steps that a file does on its input of this name."""
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     reached, divides, reverses = {image}, False, False
     for node in model.graph.node:

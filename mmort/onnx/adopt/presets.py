@@ -48,7 +48,7 @@ class Preset(NamedTuple):
 
 
 def _remaining(prepare: Entries, done: OwnSteps) -> Entries | None:
-    """Return what a file leaves of an exporter's preprocessing; None if the part that it does is not the exporter's."""
+    """Return the rest of an exporter's preprocessing that the file does not do; None if the file's part is not its."""
     if done.reverses:
         prepare = prepare | {"to_rgb": not prepare.get("to_rgb", False)}
     if not done.divides:
@@ -283,7 +283,7 @@ def matches_words(file: ForeignFile) -> bool:
 
 
 def queries(file: ForeignFile) -> Entries | None:
-    """Return the entries of transformers' object detection, without what its classes are.
+    """Return the entries of transformers' object detection, without its classes.
 
     Grounding DINO's logits are of the tokens of a text, and -inf where it has none.
     """
@@ -292,12 +292,18 @@ def queries(file: ForeignFile) -> Entries | None:
 
 def _queries_of_classes(file: ForeignFile) -> Entries | None:
     """Return the entries of files whose logits are of classes."""
-    return None if matches_words(file) else queries(file)
+    return None if matches_words(file) else _all_queries(file)
 
 
 def _queries_of_words(file: ForeignFile) -> Entries | None:
     """Return the entries of OWL-ViT and OWLv2, whose classes are words that the file holds."""
-    return queries(file) if matches_words(file) else None
+    return _all_queries(file) if matches_words(file) else None
+
+
+def _all_queries(file: ForeignFile) -> Entries | None:
+    """Return the entries of files of which transformers returns as many detections as there are queries."""
+    entries = queries(file)
+    return None if entries is None else entries | {"max_detections": _shape(file, file.outputs["logits"])[1]}
 
 
 def _names(file: ForeignFile, entries: Mapping[str, Any]) -> list[str] | None:

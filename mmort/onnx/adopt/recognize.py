@@ -156,7 +156,7 @@ def _letterbox(file: ForeignFile, *, is_detr: bool) -> Entries:
 
 def _transformers(file: ForeignFile) -> Entries | None:
     """Return the layout of transformers' object detection, whose outputs have its names, as its config says."""
-    if not has_queries(file) or file.config is None:
+    if not has_queries(file) or file.config is None or file.config.is_file():
         return None
     config = read_json(file.config / "config.json")
     labels = config.get("id2label", {})
@@ -178,7 +178,7 @@ _PREPROCESSOR = "preprocessor_config.json"
 
 
 def _image_processor_settings(folder: Path) -> Mapping[str, Any]:
-    """Return what a folder's ``preprocessor_config.json`` says of images."""
+    """Return the preprocessing that a folder's ``preprocessor_config.json`` states."""
     settings = read_json(folder / _PREPROCESSOR)
     settings = settings.get("image_processor", settings)
     if not isinstance(settings, dict):
@@ -333,8 +333,8 @@ RECOGNIZERS: dict[str, Callable[[ForeignFile], Entries | None]] = {
     "ultralytics": _ultralytics,
     "YOLOv5": _yolov5,
     "TensorFlow": _tensorflow,
-    "PaddleDetection": _paddle_detection,
     "transformers": _transformers,
+    "PaddleDetection": _paddle_detection,
     "RF-DETR": _rf_detr,
     "detectron2": _detectron2,
     "torchvision": _torchvision,

@@ -1,4 +1,4 @@
-"""What `mmort.onnx.adopt` understood of a file, in a few lines."""
+"""A summary of a file that `mmort.onnx.adopt` understood, in a few lines."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _UNITS = {
 
 @dataclass(frozen=True)
 class Adoption:
-    """What a file's inputs and outputs mean; as text, a line for each step from the image to the detections.
+    """The meaning of a file's inputs and outputs; as text, a line for each step from the image to the detections.
 
     Attributes
     ----------
     exporter : str
-        What wrote the file.
+        The program that wrote the file.
     image : str
         The input's name and shape.
     layout : Layout
@@ -33,9 +33,9 @@ class Adoption:
     selects : bool
         Whether the adopted file chooses detections among the network's boxes, rather than the network itself.
     guessed : str, optional
-        What the file does not say, and what speaks for it.
+        The meanings that were guessed, and the evidence for them.
     further : tuple of str
-        The inputs besides the image, and what they hold.
+        The inputs besides the image, and their contents.
     """
 
     exporter: str
@@ -71,7 +71,7 @@ class Adoption:
         return table + guessed
 
     def _scores(self) -> str:
-        """Return what the scores are, and what is done with them."""
+        """Return the meaning of the scores, and the steps on them."""
         layout = self.layout
         steps = [layout.scores if layout.labels is None else f"{layout.scores}, of the class in {layout.labels}"]
         if layout.objectness is not None:
@@ -83,7 +83,7 @@ class Adoption:
         return ", ".join(steps)
 
     def _masks(self) -> str:
-        """Return what the masks are."""
+        """Return the format of the masks, as text."""
         layout, mask_format = self.layout, self.layout.format_of_masks
         assert mask_format is not None
         source = f"{layout.masks}" if layout.prototypes is None else f"{layout.masks} times {layout.prototypes}"

@@ -35,7 +35,7 @@ def of(
     inlined: bool = False,
     definitions: Definitions | None = None,
 ) -> onnx.FunctionProto:
-    """Return a node's definition; name the node in what it raises.
+    """Return a node's definition; name the node in errors.
 
     The attributes that it refers to are written into the node, which may rely on defaults.  Nodes of equal attributes
     share one of `definitions`, which must not be changed.

@@ -30,7 +30,7 @@ Results = Sequence[Sequence[NDArray[Any]]]
 
 @dataclass(frozen=True)
 class Measure:
-    """What is measured of a task's files.
+    """The measure of a task's files.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ _MEASURES = {
 
 
 def measure_of(model: onnx.ModelProto) -> Measure | None:
-    """Return what is measured of a file; None if its outputs have not the names and types of its task's."""
+    """Return the measure of a file; None if its outputs do not have the names and types of its task."""
     interface = Interface.of_model(model)
     task = TASKS[version_and_task(interface.metadata)[1]]
     dtypes = {output.name: output.dtype for output in interface.outputs}

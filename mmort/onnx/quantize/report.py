@@ -23,7 +23,7 @@ class Quantization:
     loss: float | None = None
     """Which share of the results is lost, from 0 to 1; None if that is not measured for the file's outputs."""
     unit: str = ""
-    """What the results are, such as detections."""
+    """The word for the results, such as detections."""
 
     def __str__(self) -> str:
         """State the numbers, and the reasons."""

@@ -333,7 +333,7 @@ TORCH = "aten", "prims"
 
 
 def namespace_of(node: fx.Node) -> str | None:
-    """Return the namespace of the operator that a node calls; None of what is no operator, such as a loop."""
+    """Return the namespace of the operator that a node calls; None if it calls none, such as a loop."""
     return node.target.namespace if isinstance(node.target, torch._ops.OpOverload) else None
 
 

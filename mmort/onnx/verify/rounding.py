@@ -91,7 +91,7 @@ def last_place(magnitude: Array) -> Array:
 
 
 def _growth(typical: Array, places: Array) -> float:
-    """Return the mean of rounding in units, at least 1, without what a few extreme numbers do to it."""
+    """Return the mean of rounding in units, at least 1, without the effect of a few extreme numbers."""
     rounded = np.count_nonzero(typical)
     if not rounded:
         return 1.0

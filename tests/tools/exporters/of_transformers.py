@@ -50,8 +50,9 @@ def transformers(
             settings["backbone_config"] = package.ResNetConfig(layer_type="basic", out_features=outputs, **sizes)
         config = getattr(package, f"{name}Config")(num_labels=CLASSES, **settings)
         model = getattr(package, f"{name}ForObjectDetection")(config).eval()
+        side = (size or {}).get("height", SIDE)
         with torch.no_grad():
-            normalized(model, lambda batch: model(pixel_values=batch))
+            normalized(model, lambda batch: model(pixel_values=batch[..., :side, :side]))
         processor = getattr(package, f"{processor_name or name}ImageProcessor")(
             size=size or {"height": SIDE, "width": SIDE}
         )
@@ -184,6 +185,9 @@ SMALL: dict[str, Any] = {"use_timm_backbone": False, "use_pretrained_backbone": 
 QUERIES: dict[str, Any] = SMALL | {"num_queries": 50}
 LAYERS: dict[str, Any] = {"encoder_layers": 2, "decoder_layers": 2}
 YOLOS: dict[str, Any] = {"num_hidden_layers": 4, "hidden_size": 64, "num_attention_heads": 4}
+FEW: dict[str, Any] = {"num_queries": 50, "decoder_layers": 2}
+WINDOWS = {"height": 280, "width": 280}
+"""A multiple of patches of 14 pixels, four windows on a side."""
 SHORT_SIDE = {"shortest_edge": 256, "longest_edge": 416}
 
 MODELS: dict[str, Callable[..., Exporter]] = {
@@ -197,8 +201,8 @@ MODELS: dict[str, Callable[..., Exporter]] = {
     "RT-DETRv2": lambda **more: transformers("RTDetrV2", "RTDetr", num_queries=100, decoder_layers=2, **more),
     "D-FINE": lambda **more: transformers("DFine", "RTDetr", num_queries=100, decoder_layers=2, **more),
     "DEIMv2": lambda **more: transformers("Deimv2", "RTDetr", num_queries=100, decoder_layers=2, **more),
-    "LW-DETR": lambda **more: transformers("LwDetr", "DeformableDetr", num_queries=50, decoder_layers=2, **more),
-    "RF-DETR": lambda **more: transformers("RfDetr", num_queries=50, decoder_layers=2, **more),
+    "LW-DETR": lambda **more: transformers("LwDetr", "DeformableDetr", projector_scale_factors=[1.0], **FEW, **more),
+    "RF-DETR": lambda **more: transformers("RfDetr", **FEW, **{"size": WINDOWS} | more),
 }
 FILES = {
     **{f"transformers {name}": make() for name, make in MODELS.items()},

@@ -113,7 +113,7 @@ class TOODHead(TowerHead):
         return (*scores, *boxes)
 
     def boxes(self, level: int, regressed: Tensor) -> Tensor:
-        """Return boxes [N, 4, h, w], in units of the stride, of what a level regressed."""
+        """Return boxes [N, 4, h, w], in units of the stride, from a level's regression."""
         stride = self.priors.strides[level][0]
         if self.anchor_free:
             centres = torch.unflatten(self.centres.level(level, regressed).T / stride, 1, regressed.shape[2:])

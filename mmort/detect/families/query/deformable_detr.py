@@ -186,7 +186,7 @@ class DeformableDETR(QueryDetector):
         return self.encoder(pyramid), pyramid
 
     def decode(self, memory: Tensor, pyramid: Pyramid) -> tuple[Tensor, Tensor]:
-        """Return class logits and boxes for what the encoder made of a pyramid, [N, P, D]."""
+        """Return class logits and boxes of an encoded pyramid, [N, P, D]."""
         if self.two_stages:
             references = self.best_proposals(memory, pyramid)
             positions, x = self.proposed_queries(references)

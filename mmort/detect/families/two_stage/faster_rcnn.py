@@ -78,7 +78,7 @@ class FasterRCNN(TwoStageDetector):
 
 @PARTS.register("detector", "DynamicRoIHead")
 class DynamicRCNN(FasterRCNN):
-    """Dynamic R-CNN: what differs from Faster R-CNN is the training."""
+    """Dynamic R-CNN, which differs from Faster R-CNN in its training only."""
 
     family = family_with_masks = "Dynamic R-CNN"
 

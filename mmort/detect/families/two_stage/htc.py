@@ -97,7 +97,7 @@ class HybridTaskCascadeRoIHead(CascadeRoIHead):
         return mean(masks) if self.averages_masks else masks[-1]
 
     def _levels(self, features: list[Tensor]) -> list[Tensor]:
-        """Return the levels of what `prepare` returned."""
+        """Return the levels of a pyramid that `prepare` returned."""
         return features[:-1] if self.fusion else features
 
     def _with_surroundings(self, task: str, pooled: Tensor, features: list[Tensor], rois: Tensor) -> Tensor:

@@ -238,7 +238,7 @@ def _listed(file: ForeignFile) -> str:
 def _weighed(
     path: files.PathLike, file: ForeignFile, candidates: Mapping[str, Layout], options: AdoptOptions
 ) -> tuple[str, Layout, str]:
-    """Return the candidate that runs on images leave, its exporter, and what speaks for it; ask if they do not decide.
+    """Return the candidate that runs on images leave, its exporter, and the evidence; ask if they do not decide.
 
     Draws what the candidates find if there is an image for that.
     """
@@ -274,7 +274,7 @@ def _weighed(
 def _asking(
     file: ForeignFile, candidates: Mapping[str, Layout], found: Mapping[str, str], drawn: Path | None = None
 ) -> str:
-    """Return the candidates, what runs say of them, and the arguments that choose one."""
+    """Return the candidates, the evidence of runs, and the arguments that choose one."""
     lines = [
         "adopt: the file does not say its exporter, nor how an image becomes its input, and runs do not show it; "
         "nothing was written; choose one"
@@ -330,7 +330,7 @@ def _adopted(path: files.PathLike, layout: Layout, file: ForeignFile) -> onnx.Mo
 
 
 def _foreign_file(path: files.PathLike, config: Path | None, layout: Mapping[str, Any]) -> ForeignFile:
-    """Return what recognizers look at."""
+    """Return a file as recognizers see it."""
     facts = describe(path)
     if is_complete(facts["metadata"]):
         raise ValueError(f"adopt: {path} is a file of mmort already, which mmort predict runs")
