@@ -1,5 +1,7 @@
 """The proof of a file: what it accepts although numbers differ, and what it refuses although they hardly do."""
 
+import json
+
 import numpy as np
 import onnx
 import onnx.external_data_helper
@@ -9,7 +11,8 @@ import torch
 
 from mmort.onnx.export.draft import Draft
 from mmort.onnx.export.options import Options
-from mmort.onnx.verify.proof import CONSTANTS, LIMIT, Noisy
+from mmort.onnx.verify.proof import CONSTANTS, LIMIT, Noisy, ProofRow
+from mmort.onnx.verify.report import LINE_WIDTH, Report
 
 
 class Chooses(torch.nn.Module):
@@ -325,9 +328,9 @@ def test_noise_shows_a_threshold_that_the_inputs_do_not_reach(tmp_path):
 
     draft = draft_of(Head().eval(), ARGS, tmp_path / "x.onnx", halve, output_names=["above", "head"])
     assert all(row.ok for row in draft.prove().rows if row.compared != CONSTANTS)
-    noisy = Noisy(ARGS, 30, "with noise", 0)
+    noisy = Noisy(ARGS, 30, "noise", "noise in heads", 0)
     report = draft.prove(heads=["head"], noisy=[noisy])
-    assert any(row.problem and "with noise" in row.compared for row in report.rows), str(report)
+    assert any(row.problem and row.view == "noise in heads" for row in report.rows), str(report)
 
 
 def test_values_without_a_name_are_computed_from_those_before(tmp_path):
@@ -388,3 +391,14 @@ def test_an_output_of_the_file_only(tmp_path):
     report = prove(tmp_path, add_output)
     assert not report.ok
     assert "the output other is not a value of torch's program" in str(report)
+
+
+def test_long_names_are_shortened_in_the_table_only():
+    name = "heads/roi_head.bbox_head.a_long_name_of_a_layer (convolution)"
+    right = ProofRow("1x3x1024x2048, 1x2", "torch's program with the model", 123_456, 1.5, name)
+    report = Report((right,))
+    assert max(map(len, str(report).splitlines())) == LINE_WIDTH
+    assert name not in str(report)
+    assert json.loads(report.to_json())["rows"][0]["at"] == name
+    wrong = ProofRow("1x3x1024x2048, 1x2", "all values", 123_456, 50.0, name, "a problem")
+    assert name in str(Report((right, wrong)))

@@ -208,7 +208,7 @@ cdef int _suppress_by_grid(mmk_call *call, Grid *grid, ptrdiff_t max_kept, doubl
     cdef double to_visit
     grid.end = count
     if max_kept < count:
-        left = max_kept - _count_kept(grid.flags, 0, grid.begin)
+        left = max_kept - _count_kept(grid.state.flags, 0, grid.begin)
         to_visit = expm1(share * left) / share if share > 0 else left
         grid.end = <ptrdiff_t>min(<double>count, grid.begin + min(1.25 * to_visit, MAX_FIRST * <double>left))
     while True:
@@ -217,13 +217,13 @@ cdef int _suppress_by_grid(mmk_call *call, Grid *grid, ptrdiff_t max_kept, doubl
             return -1
         if grid.end == count:
             break
-        kept = _count_kept(grid.flags, grid.begin, grid.end)
+        kept = _count_kept(grid.state.flags, grid.begin, grid.end)
         if kept >= left:
             break
         kept = max(kept, (grid.end - grid.begin) // MAX_GROWTH)
         grid.end = min(count, grid.end + (grid.end - grid.begin) * left // kept)
     if max_kept < count:
-        _keep_first(grid.flags, count, max_kept)
+        _keep_first(grid.state.flags, count, max_kept)
     return 0
 
 
@@ -246,7 +246,7 @@ cdef int _suppress_many(mmk_call *call, int type, const real *boxes, const int64
     grid.order = order
     grid.by_rank = planes
     grid.stride = count
-    grid.flags = flags
+    grid.state.flags = flags
     mmk_parallel(call, count, 1e-3 * GATHER_COST, pack_by_rank, &grid)
     if begin == 0:
         memset(flags, 0, count * sizeof(int32_t))

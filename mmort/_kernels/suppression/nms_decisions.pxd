@@ -56,25 +56,25 @@ cdef inline simd_void _keep_by_score(mmk_call *call, Grid *grid, const real *pla
     cdef Lookup lookup
     cdef int k
     for rank in range(grid.begin, grid.end):
-        if grid.flags[rank]:
+        if grid.state.flags[rank]:
             continue
         if kept >= max_kept:
             return
         kept += 1
-        entry = grid.keys[rank]
+        entry = grid.table.keys[rank]
         if entry == <ptrdiff_t>NO_BUCKET:
             continue
-        if grid.marks[entry]:
-            grid.flags[rank] = True
+        if grid.state.marks[entry]:
+            grid.state.flags[rank] = True
             kept -= 1
             continue
         for k in range(5):
             box[k] = by_rank[k * count + rank]
-        lookup = look_up(grid, by_rank, rank, entry < grid.regular)
+        lookup = look_up(grid, by_rank, rank, entry < grid.table.regular)
         while next_range(grid, &lookup, &begin, &end):
             uncounted += end - begin + 1
-            mark_range(planes, count, begin, end, box, threshold, offset, grid.marks)
-        if not may_continue(call, &grid.comparisons, &uncounted, count):
+            mark_range(planes, count, begin, end, box, threshold, offset, grid.state.marks)
+        if not may_continue(call, &grid.state.comparisons, &uncounted, count):
             return
 
 
@@ -101,12 +101,12 @@ cdef inline void _ask(const Grid *grid, const real *planes, ptrdiff_t begin, ptr
     cdef ptrdiff_t count = grid.stride, i
     cdef int state
     for i in range(begin, end):
-        if grid.ranks[i] >= grid.ranks[box]:
+        if grid.table.ranks[i] >= grid.table.ranks[box]:
             continue
         common = intersection(planes[i], planes[count + i], planes[2 * count + i], planes[3 * count + i], planes[box],
                               planes[count + box], planes[2 * count + box], planes[3 * count + box], offset)
         if common > 0 and iou_of(common, planes[4 * count + i], planes[4 * count + box]) > threshold:
-            state = mmk_load_state(grid.states + i)
+            state = mmk_load_state(grid.state.states + i)
             if state == KEPT:
                 decision[0] = SUPPRESSED
                 return
@@ -119,13 +119,13 @@ cdef inline simd_void _decide(const Grid *grid, const real *planes, ptrdiff_t bo
     """Decides about the box of an entry: KEPT, SUPPRESSED, or an open entry of higher score that it depends on."""
     cdef real offset = <real>grid.offset, low = <real>(grid.threshold * 0.99999)
     cdef ptrdiff_t begin = 0, end = 0
-    cdef bint is_regular = box < grid.regular
+    cdef bint is_regular = box < grid.table.regular
     cdef Lookup lookup = look_up(grid, planes, box, is_regular)
     decision[0] = KEPT
     while next_range(grid, &lookup, &begin, &end):
         comparisons[0] += end - begin + 1
-        if (end > grid.regular or not is_regular
-                or _any_reaches(planes, grid.stride, grid.ranks, begin, end, box, low, offset)):
+        if (end > grid.table.regular or not is_regular
+                or _any_reaches(planes, grid.stride, grid.table.ranks, begin, end, box, low, offset)):
             _ask(grid, planes, begin, end, box, decision)
             if decision[0] == SUPPRESSED:
                 return
@@ -140,12 +140,12 @@ cdef inline void _decide_entries(mmk_call *call, Grid *grid, const real *planes,
     cdef int64_t uncounted = 0, decision = KEPT
     cdef ptrdiff_t entry, depth
     for entry in range(begin, end):
-        if mmk_load_state(grid.states + entry) != OPEN:
+        if mmk_load_state(grid.state.states + entry) != OPEN:
             continue
         depth = 0
         stack[0] = <int32_t>entry
         while 0 <= depth < depth_limit:
-            if not may_continue(call, &grid.comparisons, &uncounted, grid.stride):
+            if not may_continue(call, &grid.state.comparisons, &uncounted, grid.stride):
                 return
             _decide(grid, planes, stack[depth], &decision, &uncounted)
             if decision >= 0:
@@ -153,10 +153,10 @@ cdef inline void _decide_entries(mmk_call *call, Grid *grid, const real *planes,
                 if depth < depth_limit:
                     stack[depth] = <int32_t>decision
                 continue
-            mmk_store_state(grid.states + stack[depth], <int>decision)
+            mmk_store_state(grid.state.states + stack[depth], <int>decision)
             depth -= 1
             if decision == KEPT and depth >= 0:  # it suppresses the box that depended on it
-                mmk_store_state(grid.states + stack[depth], SUPPRESSED)
+                mmk_store_state(grid.state.states + stack[depth], SUPPRESSED)
                 depth -= 1
         if depth == depth_limit:
             return
@@ -165,25 +165,26 @@ cdef inline void _decide_entries(mmk_call *call, Grid *grid, const real *planes,
 cdef inline void _decide_range(mmk_call *call, void *argument, int64_t begin, int64_t end) noexcept nogil:
     cdef Grid *grid = <Grid *>argument
     if grid.type == MMK_FLOAT32:
-        _decide_entries(call, grid, <const float *>grid.planes, begin, end, grid.stack + begin, end - begin)
+        _decide_entries(call, grid, <const float *>grid.table.planes, begin, end, grid.state.stack + begin, end - begin)
     else:
-        _decide_entries(call, grid, <const double *>grid.planes, begin, end, grid.stack + begin, end - begin)
+        _decide_entries(call, grid, <const double *>grid.table.planes, begin, end, grid.state.stack + begin,
+                        end - begin)
 
 
 cdef inline void _flag_range(mmk_call *call, void *argument, int64_t begin, int64_t end) noexcept nogil:
     cdef const Grid *grid = <const Grid *>argument
     cdef int64_t i
     for i in range(begin, end):
-        if grid.states[i] == SUPPRESSED:
-            grid.flags[grid.ranks[i]] = True
+        if grid.state.states[i] == SUPPRESSED:
+            grid.state.flags[grid.table.ranks[i]] = True
 
 
 cdef inline void _keep_by_plane(mmk_call *call, Grid *grid) noexcept nogil:
     """Flags the suppressed boxes."""
-    mmk_parallel(call, grid.entries, 1e-3 * DECIDE_COST, _decide_range, grid)
-    if not mmk_is_stopped(call) and memchr(grid.states, OPEN, grid.entries) != NULL:
-        _decide_range(call, grid, 0, grid.entries)  # chains that were too long for a range
-    mmk_parallel(call, grid.entries, 1e-3 * FLAG_COST, _flag_range, grid)
+    mmk_parallel(call, grid.table.entries, 1e-3 * DECIDE_COST, _decide_range, grid)
+    if not mmk_is_stopped(call) and memchr(grid.state.states, OPEN, grid.table.entries) != NULL:
+        _decide_range(call, grid, 0, grid.table.entries)  # chains that were too long for a range
+    mmk_parallel(call, grid.table.entries, 1e-3 * FLAG_COST, _flag_range, grid)
 
 
 cdef inline int suppress_by_grid(mmk_call *call, Grid *grid, ptrdiff_t max_kept, char *memory) noexcept nogil:
@@ -193,10 +194,10 @@ cdef inline int suppress_by_grid(mmk_call *call, Grid *grid, ptrdiff_t max_kept,
     Returns -1 if the call is stopped.
     """
     fill_grid(call, grid, False, memory)
-    if not grid.by_score:
+    if not grid.state.by_score:
         _keep_by_plane(call, grid)
     elif grid.type == MMK_FLOAT32:
-        _keep_by_score(call, grid, <const float *>grid.planes, max_kept)
+        _keep_by_score(call, grid, <const float *>grid.table.planes, max_kept)
     else:
-        _keep_by_score(call, grid, <const double *>grid.planes, max_kept)
+        _keep_by_score(call, grid, <const double *>grid.table.planes, max_kept)
     return -1 if mmk_is_stopped(call) else 0

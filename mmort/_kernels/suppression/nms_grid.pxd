@@ -8,6 +8,21 @@ a few ranges.
 Narrow levels and small cells make more ranges, wide levels and large cells more candidates.  Which is faster depends on
 the density and the sizes of the boxes; a grid of a sample of them tells (`choose_levels`).
 
+::
+
+    the plane, at one level of widths and heights                the table
+
+           column 0      1      2      3                         starts  0   0   2   3   3   4 ...  regular
+           +------+------+------+------+                                 |       |   |       |
+    line 0 |      | 4  7 |  2   |      |   bucket = hash(levels, line)   v       v   v       v
+           +------+------+------+------+            + column     ranks   4   7   2   ...   | irregular boxes |
+    line 1 |      |      |      |  9   |                         planes  x1 of each, y1 of each, x2, y2, area
+           +------+------+------+------+
+             a look-up of columns 1 to 3 of a line is one range of entries: starts[bucket of column 1] and on
+
+A `Grid` has the boxes, its `Levels` (how sides and centres become keys), its `Table` (boxes by bucket, then rank) and
+the `State` of the visits.
+
 The bounds hold for computed overlaps if the sides are accurate, for which each box is checked by itself.  Irregular
 boxes come after all buckets, and are compared with all boxes.
 """
@@ -69,10 +84,7 @@ cdef struct Keyed:
     int32_t rank
 
 
-cdef struct Grid:
-    int type
-    double threshold
-    double offset
+cdef struct Levels:  # how boxes are keyed
     double bound         # a little below the threshold, which covers all rounding
     double max_ratio     # of sides
     double reach         # maximum distance of centres, in mean sides
@@ -88,14 +100,9 @@ cdef struct Grid:
     double[LEVELS] cells_y
     uint64_t[SLICES][LEVELS] populated_slice
     uint64_t[LEVELS] populated  # by level of the width: bits of the levels of heights
-    const void *boxes
-    ptrdiff_t box_stride  # numbers from a box to the next
-    const int64_t *order
-    ptrdiff_t begin      # the first rank in the grid
-    ptrdiff_t end        # the rank after the last
-    ptrdiff_t step       # between ranks; more than 1 in a sample
-    ptrdiff_t stride     # of planes
-    void *by_rank        # planes
+
+
+cdef struct Table:  # boxes by bucket
     uint32_t *keys       # buckets by rank, then entries by rank
     uint32_t *starts     # by bucket: its first entry; after the last, the number of regular entries
     int shift            # of the hash, to fit the number of buckets
@@ -107,13 +114,33 @@ cdef struct Grid:
     ptrdiff_t regular    # entries
     ptrdiff_t entries    # with irregular boxes
     void *planes         # by entry
-    int32_t *ranks
+    int32_t *ranks       # by entry
+
+
+cdef struct State:  # what is known of boxes while they are visited
+    bint by_score        # whether that is in the order of scores
+    int32_t *flags       # by rank: 1 if it is suppressed
+    int32_t *marks       # by entry: the same, in the order of scores
+    int8_t *states       # by entry, in the order of the plane
     int32_t *stack
-    int32_t *marks       # by entry: 1 if it is suppressed
-    int8_t *states
-    int32_t *flags
     int64_t comparisons  # of all threads
-    bint by_score        # whether boxes are visited in the order of scores
+
+
+cdef struct Grid:
+    int type
+    double threshold
+    double offset
+    const void *boxes
+    ptrdiff_t box_stride  # numbers from a box to the next
+    const int64_t *order
+    void *by_rank        # planes
+    ptrdiff_t begin      # the first rank in the grid
+    ptrdiff_t end        # the rank after the last
+    ptrdiff_t step       # between ranks; more than 1 in a sample
+    ptrdiff_t stride     # of planes
+    Levels levels
+    Table table
+    State state
 
 
 cdef inline size_t grid_size(int type) noexcept nogil:
@@ -156,17 +183,18 @@ cdef inline int64_t level_of_side(double side, double scale, int octave_bits) no
 
 cdef inline void set_levels(Grid *grid, int detail) noexcept nogil:
     """Sets levels and cells, from detail 0 for the widest levels and largest cells on."""
+    cdef Levels *levels = &grid.levels
     cdef int[DETAILS] octave_bits = [3, 3, 2, 2, 1], cell_bits = [4, 2, 1, 0, 0]
     cdef double part = 1  # of the largest side
     cdef int level
-    grid.octave_bits = octave_bits[detail]
-    grid.max_range = 0.5 / (1 << cell_bits[detail])
+    levels.octave_bits = octave_bits[detail]
+    levels.max_range = 0.5 / (1 << cell_bits[detail])
     for level in range(LEVELS):
-        grid.ranges_x[level] = grid.max_range * grid.scale_x / part
-        grid.ranges_y[level] = grid.max_range * grid.scale_y / part
-        grid.cells_x[level] = 2 * grid.ranges_x[level] / grid.reach
-        grid.cells_y[level] = 2 * grid.ranges_y[level] / grid.reach
-        part /= 1 << (1 << grid.octave_bits)
+        levels.ranges_x[level] = levels.max_range * levels.scale_x / part
+        levels.ranges_y[level] = levels.max_range * levels.scale_y / part
+        levels.cells_x[level] = 2 * levels.ranges_x[level] / levels.reach
+        levels.cells_y[level] = 2 * levels.ranges_y[level] / levels.reach
+        part /= 1 << (1 << levels.octave_bits)
 
 
 cdef inline simd_void _find_extremes(const real *planes, ptrdiff_t count, ptrdiff_t begin, ptrdiff_t end, real offset,
@@ -203,28 +231,29 @@ cdef inline void _find_slice_extremes(mmk_call *call, void *argument, int64_t be
         last = grid.begin + count * (slice + 1) // SLICES
         if grid.type == MMK_FLOAT32:
             _find_extremes(<const float *>grid.by_rank, grid.stride, first, last, <float>grid.offset,
-                           grid.widest + slice, grid.highest + slice)
+                           grid.levels.widest + slice, grid.levels.highest + slice)
         else:
-            _find_extremes(<const double *>grid.by_rank, grid.stride, first, last, grid.offset, grid.widest + slice,
-                           grid.highest + slice)
+            _find_extremes(<const double *>grid.by_rank, grid.stride, first, last, grid.offset,
+                           grid.levels.widest + slice, grid.levels.highest + slice)
 
 
 cdef inline int64_t _bucket_of_cell(const Grid *grid, int64_t level_x, int64_t level_y, int64_t column,
                                     int64_t line) noexcept nogil:
     """Returns a bucket; those of a line follow each other, and after the last bucket comes the first."""
-    return <int64_t>((bucket_of(level_x, level_y, line, 0, grid.shift) + <uint64_t>column)
-                     & <uint64_t>(grid.buckets - 1))
+    return <int64_t>((bucket_of(level_x, level_y, line, 0, grid.table.shift) + <uint64_t>column)
+                     & <uint64_t>(grid.table.buckets - 1))
 
 
 cdef inline uint32_t _bucket_of_box(const Grid *grid, const real *planes, ptrdiff_t i,
                                     uint64_t *populated) noexcept nogil:
+    cdef const Levels *levels = &grid.levels
     cdef real offset = <real>grid.offset
     cdef ptrdiff_t count = grid.stride
     cdef int64_t level_x, level_y, column, line
-    level_x = level_of_side((planes[2 * count + i] - planes[i]) + offset, grid.scale_x, grid.octave_bits)
-    level_y = level_of_side((planes[3 * count + i] - planes[count + i]) + offset, grid.scale_y, grid.octave_bits)
-    column = floor_of((<double>planes[i] + <double>planes[2 * count + i]) / 2 * grid.cells_x[level_x])
-    line = floor_of((<double>planes[count + i] + <double>planes[3 * count + i]) / 2 * grid.cells_y[level_y])
+    level_x = level_of_side((planes[2 * count + i] - planes[i]) + offset, levels.scale_x, levels.octave_bits)
+    level_y = level_of_side((planes[3 * count + i] - planes[count + i]) + offset, levels.scale_y, levels.octave_bits)
+    column = floor_of((<double>planes[i] + <double>planes[2 * count + i]) / 2 * levels.cells_x[level_x])
+    line = floor_of((<double>planes[count + i] + <double>planes[3 * count + i]) / 2 * levels.cells_y[level_y])
     populated[level_x] |= <uint64_t>1 << level_y
     return <uint32_t>_bucket_of_cell(grid, level_x, level_y, column, line)
 
@@ -242,8 +271,9 @@ cdef inline ptrdiff_t _slice_start(const Grid *grid, int64_t slice) noexcept nog
 
 cdef inline void _find_keys(Grid *grid, const real *planes, int64_t slice) noexcept nogil:
     """Finds the buckets of a slice, and counts the boxes of each part."""
-    cdef uint32_t *sizes = grid.positions[slice]
-    cdef uint64_t *populated = grid.populated_slice[slice]
+    cdef Table *table = &grid.table
+    cdef uint32_t *sizes = table.positions[slice]
+    cdef uint64_t *populated = grid.levels.populated_slice[slice]
     cdef real offset = <real>grid.offset
     cdef real min_side = <real>max(fabs(grid.offset) / 256, 1e-140 if sizeof(real) > sizeof(float) else 0)
     cdef int kind
@@ -251,15 +281,15 @@ cdef inline void _find_keys(Grid *grid, const real *planes, int64_t slice) noexc
     memset(sizes, 0, (PARTS + 1) * sizeof(uint32_t))
     memset(populated, 0, LEVELS * sizeof(uint64_t))
     while i < end:
-        kind = ABSENT if grid.flags[i] else _kind(planes, grid.stride, i, offset, min_side)
+        kind = ABSENT if grid.state.flags[i] else _kind(planes, grid.stride, i, offset, min_side)
         if kind == REGULAR:
-            grid.keys[i] = _bucket_of_box(grid, planes, i, populated)
-            sizes[grid.keys[i] >> grid.part_shift] += 1
+            table.keys[i] = _bucket_of_box(grid, planes, i, populated)
+            sizes[table.keys[i] >> table.part_shift] += 1
         elif kind == IRREGULAR:
-            grid.keys[i] = <uint32_t>grid.buckets
+            table.keys[i] = <uint32_t>table.buckets
             sizes[PARTS] += 1
         else:
-            grid.keys[i] = NO_BUCKET
+            table.keys[i] = NO_BUCKET
         i += grid.step
 
 
@@ -275,54 +305,58 @@ cdef inline void _key_slices(mmk_call *call, void *argument, int64_t begin, int6
 
 cdef inline void _place_parts(Grid *grid) noexcept nogil:
     """Replaces the numbers of boxes by positions."""
+    cdef Table *table = &grid.table
     cdef uint32_t before = 0, size
     cdef int part, slice, level
     for part in range(PARTS + 1):
-        grid.parts[part] = before
+        table.parts[part] = before
         for slice in range(SLICES):
-            size = grid.positions[slice][part]
-            grid.positions[slice][part] = before
+            size = table.positions[slice][part]
+            table.positions[slice][part] = before
             before += size
-    grid.parts[PARTS + 1] = before
-    grid.regular = grid.parts[PARTS]
-    grid.entries = before
+    table.parts[PARTS + 1] = before
+    table.regular = table.parts[PARTS]
+    table.entries = before
     for level in range(LEVELS):
-        grid.populated[level] = 0
+        grid.levels.populated[level] = 0
         for slice in range(SLICES):
-            grid.populated[level] |= grid.populated_slice[slice][level]
+            grid.levels.populated[level] |= grid.levels.populated_slice[slice][level]
 
 
 cdef inline void _divide_slices(mmk_call *call, void *argument, int64_t begin, int64_t end) noexcept nogil:
     cdef Grid *grid = <Grid *>argument
+    cdef Table *table = &grid.table
     cdef uint32_t *positions
     cdef uint32_t key, part
     cdef int64_t slice
     cdef ptrdiff_t i, last
     for slice in range(begin, end):
-        positions = grid.positions[slice]
+        positions = table.positions[slice]
         i = _slice_start(grid, slice)
         last = min(_slice_start(grid, slice + 1), grid.end)
         while i < last:
-            key = grid.keys[i]
+            key = table.keys[i]
             if key != NO_BUCKET:
-                part = PARTS if key == <uint32_t>grid.buckets else key >> grid.part_shift
-                grid.keyed[positions[part]].bucket = key
-                grid.keyed[positions[part]].rank = <int32_t>i
+                part = PARTS if key == <uint32_t>table.buckets else key >> table.part_shift
+                table.keyed[positions[part]].bucket = key
+                table.keyed[positions[part]].rank = <int32_t>i
                 positions[part] += 1
             i += grid.step
 
 
 cdef inline void _sort_part(const Grid *grid, int64_t part) noexcept nogil:
-    cdef ptrdiff_t first = part << grid.part_shift, last = min((part + 1) << grid.part_shift, grid.buckets), bucket, i
-    cdef uint32_t *ends = grid.starts + 1  # the end of a bucket is the start of the next
+    cdef const Table *table = &grid.table
+    cdef ptrdiff_t first = part << table.part_shift, bucket, i
+    cdef ptrdiff_t last = min((part + 1) << table.part_shift, table.buckets)
+    cdef uint32_t *ends = table.starts + 1  # the end of a bucket is the start of the next
     for bucket in range(first, last):
         ends[bucket] = 0
-    for i in range(grid.parts[part], grid.parts[part + 1]):
-        ends[grid.keyed[i].bucket] += 1
-    replace_sizes_by_starts(ends + first, last - first, grid.parts[part])
-    for i in range(grid.parts[part], grid.parts[part + 1]):
-        grid.ranks[ends[grid.keyed[i].bucket]] = grid.keyed[i].rank
-        ends[grid.keyed[i].bucket] += 1
+    for i in range(table.parts[part], table.parts[part + 1]):
+        ends[table.keyed[i].bucket] += 1
+    replace_sizes_by_starts(ends + first, last - first, table.parts[part])
+    for i in range(table.parts[part], table.parts[part + 1]):
+        table.ranks[ends[table.keyed[i].bucket]] = table.keyed[i].rank
+        ends[table.keyed[i].bucket] += 1
 
 
 cdef inline void _sort_parts(mmk_call *call, void *argument, int64_t begin, int64_t end) noexcept nogil:
@@ -336,28 +370,29 @@ cdef inline void _sort_table(mmk_call *call, Grid *grid, char *memory) noexcept 
 
     `memory` has grid_size(type) bytes per box, aligned for a number.
     """
+    cdef Table *table = &grid.table
     cdef ptrdiff_t stride = grid.stride, count = _sampled(grid), i
-    grid.planes = memory
-    grid.keyed = <Keyed *>memory  # until the planes are gathered
+    table.planes = memory
+    table.keyed = <Keyed *>memory  # until the planes are gathered
     memory += BOX_NUMBERS * stride * element_size(grid.type)
-    grid.starts = <uint32_t *>memory
-    grid.ranks = <int32_t *>(grid.starts + 4 * stride + 1)
-    grid.keys = <uint32_t *>(grid.ranks + stride)
-    grid.stack = grid.marks = <int32_t *>(grid.keys + stride)  # either is needed
-    grid.states = <int8_t *>(grid.stack + stride)
-    grid.comparisons = 0
-    grid.shift = 64
-    while <int64_t>1 << (65 - grid.shift) <= 4 * count:
-        grid.shift -= 1
-    grid.buckets = <int64_t>1 << (64 - grid.shift)
-    grid.part_shift = max(64 - grid.shift - PART_BITS, 0)
-    grid.starts[0] = 0
+    table.starts = <uint32_t *>memory
+    table.ranks = <int32_t *>(table.starts + 4 * stride + 1)
+    table.keys = <uint32_t *>(table.ranks + stride)
+    grid.state.stack = grid.state.marks = <int32_t *>(table.keys + stride)  # either is needed
+    grid.state.states = <int8_t *>(grid.state.stack + stride)
+    grid.state.comparisons = 0
+    table.shift = 64
+    while <int64_t>1 << (65 - table.shift) <= 4 * count:
+        table.shift -= 1
+    table.buckets = <int64_t>1 << (64 - table.shift)
+    table.part_shift = max(64 - table.shift - PART_BITS, 0)
+    table.starts[0] = 0
     mmk_parallel(call, SLICES, 1e-3 * KEY_COST * count / SLICES, _key_slices, grid)
     _place_parts(grid)
     mmk_parallel(call, SLICES, 1e-3 * DIVIDE_COST * count / SLICES, _divide_slices, grid)
     mmk_parallel(call, PARTS, 1e-3 * BUCKET_COST * count / PARTS, _sort_parts, grid)
-    for i in range(grid.regular, grid.entries):
-        grid.ranks[i] = grid.keyed[i].rank
+    for i in range(table.regular, table.entries):
+        table.ranks[i] = table.keyed[i].rank
 
 
 cdef inline void _pack(const Grid *grid, ptrdiff_t rank, void *planes, ptrdiff_t i) noexcept nogil:
@@ -378,14 +413,15 @@ cdef inline void pack_by_rank(mmk_call *call, void *argument, int64_t begin, int
 cdef inline void _gather_range(mmk_call *call, void *argument, int64_t begin, int64_t end) noexcept nogil:
     """Writes the planes of the entries [begin, end)."""
     cdef const Grid *grid = <const Grid *>argument
+    cdef const Table *table = &grid.table
     cdef int64_t i
     for i in range(begin, end):
-        _pack(grid, grid.ranks[i], grid.planes, i)
-        if grid.by_score:
-            grid.keys[grid.ranks[i]] = <uint32_t>i
-            grid.marks[i] = 0
+        _pack(grid, table.ranks[i], table.planes, i)
+        if grid.state.by_score:
+            table.keys[table.ranks[i]] = <uint32_t>i
+            grid.state.marks[i] = 0
         else:
-            grid.states[i] = OPEN
+            grid.state.states[i] = OPEN
 
 
 cdef inline bint _is_large(const Grid *grid) noexcept nogil:
@@ -411,6 +447,7 @@ cdef struct Lookup:
 
 cdef inline Lookup look_up(const Grid *grid, const real *planes, ptrdiff_t box, bint is_regular) noexcept nogil:
     """Returns the look-up of a box, whose ranges of candidates `next_range` has; an irregular one has all entries."""
+    cdef const Levels *levels = &grid.levels
     cdef Lookup lookup
     cdef ptrdiff_t count = grid.stride
     cdef real offset = <real>grid.offset
@@ -420,10 +457,10 @@ cdef inline Lookup look_up(const Grid *grid, const real *planes, ptrdiff_t box, 
     lookup.x = (<double>planes[box] + <double>planes[2 * count + box]) / 2
     lookup.y = (<double>planes[count + box] + <double>planes[3 * count + box]) / 2
     # before the first level; `next_range` goes to the next one
-    lookup.level_x = level_of_side(lookup.width * grid.max_ratio, grid.scale_x, grid.octave_bits) - 1
-    lookup.last_x = level_of_side(lookup.width * grid.bound, grid.scale_x, grid.octave_bits)
-    lookup.first_y = level_of_side(lookup.height * grid.max_ratio, grid.scale_y, grid.octave_bits)
-    lookup.last_y = lookup.level_y = level_of_side(lookup.height * grid.bound, grid.scale_y, grid.octave_bits)
+    lookup.level_x = level_of_side(lookup.width * levels.max_ratio, levels.scale_x, levels.octave_bits) - 1
+    lookup.last_x = level_of_side(lookup.width * levels.bound, levels.scale_x, levels.octave_bits)
+    lookup.first_y = level_of_side(lookup.height * levels.max_ratio, levels.scale_y, levels.octave_bits)
+    lookup.last_y = lookup.level_y = level_of_side(lookup.height * levels.bound, levels.scale_y, levels.octave_bits)
     lookup.line = 0
     lookup.last_line = -1
     lookup.cells_left = 0
@@ -432,6 +469,7 @@ cdef inline Lookup look_up(const Grid *grid, const real *planes, ptrdiff_t box, 
 
 cdef inline void _next_level(const Grid *grid, Lookup *lookup) noexcept nogil:
     """Goes on to the next level that has boxes, and to its first line; `left` changes after the last level."""
+    cdef const Levels *levels = &grid.levels
     cdef double x, y, range_x, range_y
     cdef bint has_boxes = False
     while not has_boxes:
@@ -439,19 +477,19 @@ cdef inline void _next_level(const Grid *grid, Lookup *lookup) noexcept nogil:
         if lookup.level_y > lookup.last_y:
             lookup.level_y = lookup.first_y
             lookup.level_x += 1
-            while lookup.level_x <= lookup.last_x and not grid.populated[lookup.level_x]:
+            while lookup.level_x <= lookup.last_x and not levels.populated[lookup.level_x]:
                 lookup.level_x += 1
             if lookup.level_x > lookup.last_x:
                 lookup.left = NOTHING
                 return
-        has_boxes = grid.populated[lookup.level_x] >> lookup.level_y & 1
-    x = lookup.x * grid.cells_x[lookup.level_x]
-    y = lookup.y * grid.cells_y[lookup.level_y]
-    range_x = lookup.width * grid.ranges_x[lookup.level_x]
-    range_y = lookup.height * grid.ranges_y[lookup.level_y]
-    range_x += min(range_x * grid.max_ratio, grid.max_range)
-    range_y += min(range_y * grid.max_ratio, grid.max_range)
-    if not (range_x < 1e9 and range_y * (2 + range_x) < grid.entries and fabs(x) < 1e18 and fabs(y) < 1e18):
+        has_boxes = levels.populated[lookup.level_x] >> lookup.level_y & 1
+    x = lookup.x * levels.cells_x[lookup.level_x]
+    y = lookup.y * levels.cells_y[lookup.level_y]
+    range_x = lookup.width * levels.ranges_x[lookup.level_x]
+    range_y = lookup.height * levels.ranges_y[lookup.level_y]
+    range_x += min(range_x * levels.max_ratio, levels.max_range)
+    range_y += min(range_y * levels.max_ratio, levels.max_range)
+    if not (range_x < 1e9 and range_y * (2 + range_x) < grid.table.entries and fabs(x) < 1e18 and fabs(y) < 1e18):
         lookup.left = EVERYTHING  # the level has more cells there than there are boxes
         return
     lookup.column = floor_of(x - range_x)
@@ -462,6 +500,7 @@ cdef inline void _next_level(const Grid *grid, Lookup *lookup) noexcept nogil:
 
 cdef inline bint next_range(const Grid *grid, Lookup *lookup, ptrdiff_t *begin, ptrdiff_t *end) noexcept nogil:
     """Sets a further range of entries that has candidates; returns False if there is none."""
+    cdef const Table *table = &grid.table
     cdef int64_t size
     if lookup.left == NOTHING:
         return False
@@ -469,16 +508,16 @@ cdef inline bint next_range(const Grid *grid, Lookup *lookup, ptrdiff_t *begin, 
         if lookup.left == CELLS and lookup.line > lookup.last_line:
             _next_level(grid, lookup)
         if lookup.left != CELLS:
-            begin[0] = 0 if lookup.left == EVERYTHING else grid.regular
-            end[0] = grid.entries
+            begin[0] = 0 if lookup.left == EVERYTHING else table.regular
+            end[0] = table.entries
             lookup.left = NOTHING
             return begin[0] < end[0]
         lookup.bucket = _bucket_of_cell(grid, lookup.level_x, lookup.level_y, lookup.column, lookup.line)
-        lookup.cells_left = min(lookup.cells, grid.buckets)
+        lookup.cells_left = min(lookup.cells, table.buckets)
         lookup.line += 1
-    size = min(lookup.cells_left, grid.buckets - lookup.bucket)
-    begin[0] = grid.starts[lookup.bucket]
-    end[0] = grid.starts[lookup.bucket + size]
+    size = min(lookup.cells_left, table.buckets - lookup.bucket)
+    begin[0] = table.starts[lookup.bucket]
+    end[0] = table.starts[lookup.bucket + size]
     lookup.cells_left -= size
     lookup.bucket = 0
     return True
@@ -488,16 +527,17 @@ cdef inline bint next_range(const Grid *grid, Lookup *lookup, ptrdiff_t *begin, 
 
 cdef inline bint _suppress_many(const Grid *grid, const real *planes) noexcept nogil:
     """Returns whether a box suppresses more than MAX_SUPPRESSED others, judged by some."""
-    cdef ptrdiff_t asked = min(<ptrdiff_t>MAX_ASKED, grid.regular // BOXES_PER_ASKED + 1), i, k, a, b
+    cdef const Table *table = &grid.table
+    cdef ptrdiff_t asked = min(<ptrdiff_t>MAX_ASKED, table.regular // BOXES_PER_ASKED + 1), i, k, a, b
     cdef ptrdiff_t begin = 0, end = 0, stride = grid.stride, hits = 0
     cdef real common
     cdef Lookup lookup
-    for i in range(min(asked, grid.regular)):
-        a = grid.ranks[i * grid.regular // asked]
+    for i in range(min(asked, table.regular)):
+        a = table.ranks[i * table.regular // asked]
         lookup = look_up(grid, planes, a, True)
         while next_range(grid, &lookup, &begin, &end):
             for k in range(begin, end):
-                b = grid.ranks[k]
+                b = table.ranks[k]
                 common = intersection(planes[a], planes[stride + a], planes[2 * stride + a], planes[3 * stride + a],
                                       planes[b], planes[stride + b], planes[2 * stride + b], planes[3 * stride + b],
                                       <real>grid.offset)
@@ -514,7 +554,7 @@ cdef inline bint _by_score(const mmk_call *call, const Grid *grid) noexcept nogi
     A sample would not do: one box in so many of a regular pattern has none of its neighbours.
     """
     cdef bint is_divided = call.max_chunks > 1 and not call.is_split  # among threads
-    if not (is_divided or _is_large(grid)) or grid.entries - grid.regular > MAX_IRREGULAR:
+    if not (is_divided or _is_large(grid)) or grid.table.entries - grid.table.regular > MAX_IRREGULAR:
         return True
     if grid.type == MMK_FLOAT32:
         return _suppress_many(grid, <const float *>grid.by_rank)
@@ -528,14 +568,14 @@ cdef inline void fill_grid(mmk_call *call, Grid *grid, bint by_score, char *memo
     """
     grid.step = 1
     _sort_table(call, grid, memory)
-    grid.by_score = by_score or _by_score(call, grid)
-    mmk_parallel(call, grid.entries, 1e-3 * GATHER_COST, _gather_range, grid)
+    grid.state.by_score = by_score or _by_score(call, grid)
+    mmk_parallel(call, grid.table.entries, 1e-3 * GATHER_COST, _gather_range, grid)
 
 
 # ---- choosing levels -------------------------------------------------------------------------------------------------
 
 cdef inline ptrdiff_t _lookups(const Grid *grid) noexcept nogil:
-    return min(<ptrdiff_t>MAX_LOOKUPS, grid.regular // SAMPLED_PER_LOOKUP + 1) if grid.regular else 0
+    return min(<ptrdiff_t>MAX_LOOKUPS, grid.table.regular // SAMPLED_PER_LOOKUP + 1) if grid.table.regular else 0
 
 
 cdef struct _Cost:  # of look-ups
@@ -550,7 +590,7 @@ cdef inline _Cost _measure_sample(const Grid *grid, const real *planes) noexcept
     cdef Lookup lookup
     cdef _Cost cost
     for i in range(lookups):
-        lookup = look_up(grid, planes, grid.ranks[i * grid.regular // lookups], True)
+        lookup = look_up(grid, planes, grid.table.ranks[i * grid.table.regular // lookups], True)
         while next_range(grid, &lookup, &begin, &end):
             ranges += 1
             candidates += end - begin
@@ -586,15 +626,15 @@ cdef inline void _set_scales(mmk_call *call, Grid *grid, const real *planes) noe
     cdef int slice
     mmk_parallel(call, SLICES, 1e-3 * EXTREMES_COST * (count - grid.begin) / SLICES, _find_slice_extremes, grid)
     for slice in range(SLICES):
-        widest = max(widest, grid.widest[slice])
-        highest = max(highest, grid.highest[slice])
+        widest = max(widest, grid.levels.widest[slice])
+        highest = max(highest, grid.levels.highest[slice])
     while rank < grid.end:
         if _kind(planes, count, rank, offset, <real>0) != ABSENT:
             _insert_largest(widths, (planes[2 * count + rank] - planes[rank]) + offset)
             _insert_largest(heights, (planes[3 * count + rank] - planes[count + rank]) + offset)
         rank += step
-    grid.scale_x = _scale(widest, widths[1])
-    grid.scale_y = _scale(highest, heights[1])
+    grid.levels.scale_x = _scale(widest, widths[1])
+    grid.levels.scale_y = _scale(highest, heights[1])
 
 
 cdef inline void choose_levels(mmk_call *call, Grid *grid, char *memory) noexcept nogil:
@@ -602,14 +642,15 @@ cdef inline void choose_levels(mmk_call *call, Grid *grid, char *memory) noexcep
 
     All inputs of `fill_grid` are set but what belongs to the levels.
     """
+    cdef Levels *levels = &grid.levels
     cdef double best = INFINITY
     cdef ptrdiff_t count = grid.end - grid.begin
     cdef bint is_large = _is_large(grid)
     cdef int detail, chosen = 0
     cdef _Cost cost
-    grid.bound = min(grid.threshold, 1.0) * 0.999
-    grid.max_ratio = 1 / grid.bound
-    grid.reach = (1 - grid.bound) / (1 + grid.bound) * 1.0001
+    levels.bound = min(grid.threshold, 1.0) * 0.999
+    levels.max_ratio = 1 / levels.bound
+    levels.reach = (1 - levels.bound) / (1 + levels.bound) * 1.0001
     if grid.type == MMK_FLOAT32:
         _set_scales(call, grid, <const float *>grid.by_rank)
     else:

@@ -118,7 +118,7 @@ cdef simd_void _find_members(const Grid *grid, const real *planes, ptrdiff_t ent
     cdef int32_t[LANES] near
     cdef int32_t any_near, rank
     cdef real common, low = <real>(threshold * 0.99999)
-    cdef Lookup lookup = look_up(grid, planes, entry, entry < grid.regular)
+    cdef Lookup lookup = look_up(grid, planes, entry, entry < grid.table.regular)
     number[0] = 0
     for k in range(5):
         box[k] = planes[k * count + entry]
@@ -126,14 +126,14 @@ cdef simd_void _find_members(const Grid *grid, const real *planes, ptrdiff_t ent
         uncounted[0] += end - begin + 1
         i = begin
         while i < end:
-            any_near = entry >= grid.regular or end > grid.regular  # whose products may be denormal
+            any_near = entry >= grid.table.regular or end > grid.table.regular  # whose products may be denormal
             for k in range(LANES):
                 common = intersection(planes[i + k], planes[count + i + k], planes[2 * count + i + k],
                                       planes[3 * count + i + k], box[0], box[1], box[2], box[3], <real>0)
                 near[k] = common >= low * ((planes[4 * count + i + k] + box[4]) - common)
                 any_near |= near[k]
             for k in range(min(<ptrdiff_t>LANES, end - i) if any_near else 0):
-                rank = grid.ranks[i + k]
+                rank = grid.table.ranks[i + k]
                 common = intersection(planes[i + k], planes[count + i + k], planes[2 * count + i + k],
                                       planes[3 * count + i + k], box[0], box[1], box[2], box[3], <real>0)
                 if not taken[rank] and _reaches(common, box[4], planes[4 * count + i + k], threshold, guard):
@@ -148,7 +148,7 @@ cdef void _match_by_grid(mmk_call *call, Grid *grid, char *memory, real threshol
     """Appends the pairs of the boxes from rank `begin` on that are not taken."""
     cdef ptrdiff_t rank, number, i
     cdef int64_t uncounted = 0
-    cdef int32_t *taken = grid.flags
+    cdef int32_t *taken = grid.state.flags
     cdef const mmk_item *sorted_hits
     choose_levels(call, grid, memory)
     fill_grid(call, grid, True, memory)
@@ -158,16 +158,16 @@ cdef void _match_by_grid(mmk_call *call, Grid *grid, char *memory, real threshol
         taken[rank] = 1
         keepers[pairs] = members[pairs] = grid.order[rank]
         pairs += 1
-        if grid.keys[rank] == NO_BUCKET:
+        if grid.table.keys[rank] == NO_BUCKET:
             continue
-        _find_members(grid, <const real *>grid.planes, grid.keys[rank], threshold, guard, taken, hits, &number,
-                      &uncounted)
+        _find_members(grid, <const real *>grid.table.planes, grid.table.keys[rank], threshold, guard, taken, hits,
+                      &number, &uncounted)
         sorted_hits = mmk_sort(call, hits, spare, number)
         for i in range(number):
             keepers[pairs] = grid.order[rank]
             members[pairs] = grid.order[sorted_hits[i].key]
             pairs += 1
-        if not may_continue(call, &grid.comparisons, &uncounted, grid.stride):
+        if not may_continue(call, &grid.state.comparisons, &uncounted, grid.stride):
             return
 
 
@@ -202,7 +202,7 @@ cdef void _match(mmk_call *call, const _Workspace *w, ptrdiff_t start, ptrdiff_t
                 w.order[start + j] = items[j].index
             grid.by_rank = planes
             grid.stride = count
-            grid.flags = taken
+            grid.state.flags = taken
             grid.begin = i
             grid.end = count
             _match_by_grid(call, &grid, w.grid + start * grid_size(type), threshold, guard, hits,

@@ -41,8 +41,8 @@ def noisy_views(inputs: Sequence[Arguments], seed: int = 0) -> list[Noisy]:
     mirrored = _with_noise(image.flip(-1), seed), *more, img_shape
     padded = _with_noise(image.flip(-2), seed + 1), *more, img_shape - img_shape // PADDING
     return [
-        Noisy(mirrored, 1, "mirrored, noise in image and heads", seed),
-        Noisy(padded, 8, "upside down, padded, strong noise in image and heads", seed + 1),
+        Noisy(mirrored, 1, "noise", "mirrored, noise in image and heads", seed),
+        Noisy(padded, 8, "strong noise", "upside down, padded, strong noise in image and heads", seed + 1),
     ]
 
 

@@ -35,6 +35,7 @@ class DetectionRow:
         *("inputs", "image", "detections", "matched", "ties", "missing", "extra"),
         *("max box diff", "max score diff", "min mask overlap"),
     )
+    NAMES: ClassVar[str] = ""
 
     inputs: str
     """The inputs' shapes, ``2x3x64x96, 2x2``."""

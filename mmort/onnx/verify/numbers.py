@@ -21,6 +21,7 @@ class NumbersRow:
     """One output for one set of inputs."""
 
     HEADINGS: ClassVar[tuple[str, ...]] = ("inputs", "output", "shape", "max abs diff", "max rel diff", "tolerance")
+    NAMES: ClassVar[str] = "output"
 
     inputs: str
     """The inputs' shapes, ``2x3x64x96``."""

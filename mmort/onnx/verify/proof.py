@@ -50,7 +50,8 @@ EndToEnd = Callable[[Arguments, Mapping[str, NDArray[Any]], Mapping[str, NDArray
 class ProofRow:
     """A run of a file from cut to cut, another comparison of the proof, or a value that differs."""
 
-    HEADINGS: ClassVar[tuple[str, ...]] = "inputs", "compared", "values", "worst factor", "at", "allowed"
+    HEADINGS: ClassVar[tuple[str, ...]] = "inputs", "compared", "values", "factor", "at", "allowed"
+    NAMES: ClassVar[str] = "at"
 
     inputs: str
     """The inputs' shapes, ``2x3x64x96``."""
@@ -62,6 +63,8 @@ class ProofRow:
     at: str
     """The value with the worst number, and the operator that computes it."""
     problem: str = ""
+    view: str = ""
+    """The changes of the smallest inputs, of a run with noise."""
 
     @property
     def ok(self) -> bool:
@@ -82,7 +85,9 @@ class Noisy:
     strength: float
     """How many times as large as the outputs the noise is."""
     label: str
-    """Says in the report how the arguments differ from the smallest ones."""
+    """The name of the run in the table."""
+    view: str
+    """The changes of the smallest arguments, for the report."""
     seed: int
     """That of the noise."""
 
@@ -240,7 +245,7 @@ class _Runs:
             alone = self._opened(own_library=False)
             for index, args in enumerate(self._inputs):
                 ran = _run(alone, args, exact=not index)
-                yield from _of_run(args, f"{self._compared}, without mmort's library", ran.comparisons)
+                yield from _of_run(args, "without mmort's library", ran.comparisons)
         except _Refused as refused:
             yield refused.row()
 
@@ -254,7 +259,7 @@ class _Runs:
             yield from _of_run(args, "all values", ran.comparisons)
             for view, heads in zip(noisy, self._heads_of[1:], strict=True):
                 ran = _run(everywhere, view.args, heads, exact=False)
-                yield from _of_run(view.args, f"all values, {view.label}", ran.comparisons)
+                yield from _of_run(view.args, f"all values, {view.label}", ran.comparisons, view.view)
         except _Refused as refused:
             yield refused.row()
 
@@ -292,17 +297,18 @@ def _outputs(module: Callable[..., Any], args: Arguments) -> list[Any]:
         ) from error
 
 
-def _of_run(args: Arguments, compared: str, comparisons: Sequence[Comparison]) -> Iterator[ProofRow]:
+def _of_run(args: Arguments, compared: str, comparisons: Sequence[Comparison], view: str = "") -> Iterator[ProofRow]:
     """Yield the row of a run, and those of the values that differ."""
     inputs = shapes_text(args)
     worst = max(comparisons, key=lambda comparison: comparison.factor, default=None)
     differing = [comparison for comparison in comparisons if comparison.problem]
     if not differing:
         at = f"{worst.name} ({worst.operator})" if worst is not None and worst.factor else ""
-        yield ProofRow(inputs, compared, len(comparisons), worst.factor if worst is not None else None, at)
+        factor = worst.factor if worst is not None else None
+        yield ProofRow(inputs, compared, len(comparisons), factor, at, view=view)
     for comparison in differing[:MAX_PROBLEMS]:
         at = f"{comparison.name} ({comparison.operator})"
-        yield ProofRow(inputs, compared, len(comparisons), comparison.factor, at, comparison.problem)
+        yield ProofRow(inputs, compared, len(comparisons), comparison.factor, at, comparison.problem, view)
 
 
 def _of_module(

@@ -7,13 +7,23 @@ import json
 import math
 from typing import Any, ClassVar, Protocol
 
-from mmort.tables import lay_out
+from mmort.tables import lay_out, shortened
+
+LINE_WIDTH = 100
+"""Characters of a line, unless an output differs: the names of the others are shortened for it."""
+
+MIN_NAME = 16
+"""Characters that a shortened name keeps."""
+
+_OK = "ok"
 
 
 class Row(Protocol):
     """A line of a report.  Each kind of output has its own class of rows, a dataclass with its own columns."""
 
     HEADINGS: ClassVar[tuple[str, ...]]
+    NAMES: ClassVar[str]
+    """The heading of the column whose texts may be shortened; "" if there is none."""
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
@@ -62,7 +72,7 @@ class Report:
         for row in self.rows:
             groups.setdefault(type(row), []).append(row)
         return "\n\n".join(
-            lay_out([(*kind.HEADINGS, ""), *((*row.cells(), _verdict(row)) for row in rows)])
+            lay_out([(*kind.HEADINGS, ""), *zip(*_columns(kind, rows), map(_verdict, rows), strict=True)])
             for kind, rows in groups.items()
         )
 
@@ -90,10 +100,25 @@ def number_text(value: float | None) -> str:
     return "-" if value is None else f"{value:.2g}"
 
 
+def _columns(kind: type[Row], rows: list[Row]) -> list[tuple[str, ...]]:
+    """Return the texts of each column, with names so short that a line of a row that agrees fits `LINE_WIDTH`."""
+    columns = list(zip(*(row.cells() for row in rows), strict=True))
+    if not kind.NAMES:
+        return columns
+    position = kind.HEADINGS.index(kind.NAMES)
+    widths = [max(map(len, column)) for column in zip(kind.HEADINGS, *zip(*columns, strict=True), strict=True)]
+    gaps = 2 * len(widths)
+    room = max(LINE_WIDTH - (sum(widths) - widths[position] + gaps + len(_OK)), MIN_NAME)
+    columns[position] = tuple(
+        name if row.problem else shortened(name, room) for name, row in zip(columns[position], rows, strict=True)
+    )
+    return columns
+
+
 def _verdict(row: Row) -> str:
     """Return the text of the last column."""
     if row.problem:
         undecided = getattr(row, "proves_nothing", False)
         return f"UNDECIDED: {row.problem}" if undecided else f"DIFFERS: {row.problem}"
     note = getattr(row, "note", "")
-    return f"ok: {note}" if note else "ok"
+    return f"{_OK}: {note}" if note else _OK
