@@ -96,7 +96,7 @@ def test_the_guide(trained, images, tmp_path, monkeypatch):
     config, checkpoint, _ = trained
     photos = sorted((images / "images").iterdir())[:2]
     run_section("Segmentation", {"config.py": config, "checkpoint.pth": checkpoint}, photos, tmp_path, monkeypatch)
-    assert [len(list((tmp_path / folder).rglob("*.png"))) for folder in ("maps", "drawn")] == [2, 2]
+    assert [len(list((tmp_path / folder).rglob("*.png"))) for folder in ("results/maps", "drawn")] == [2, 2]
 
 
 @pytest.mark.parametrize(
