@@ -33,7 +33,14 @@ METRICS = (
 
 def add_eval(parser: argparse.ArgumentParser, help: str) -> None:
     """Add ``--eval``, the metrics."""
-    parser.add_argument("--eval", nargs="+", action="extend", choices=METRICS, metavar="METRIC", help=help)
+    parser.add_argument(
+        "--eval", nargs="+", action="extend", type=_metric, choices=METRICS, metavar="METRIC", help=help
+    )
+
+
+def _metric(name: str) -> str:
+    """Return the metric with a name in any case, or the name."""
+    return {metric.lower(): metric for metric in METRICS}.get(name.lower(), name)
 
 
 def add_arguments(container: argparse._ActionsContainer) -> None:

@@ -56,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="*",
         metavar="PATTERN",
-        help="export nothing; list the supported families of detectors and the types of parts, all or those that match "
-        "a pattern such as '*fcos*'",
+        help="export nothing; list the supported families of detectors and the types of parts, all or those with a "
+        "name that has a word such as fcos, or matches a pattern such as 'fcos*'",
     )
     add_output(
         parser,
@@ -112,7 +112,9 @@ def run(arguments: argparse.Namespace) -> str | list[str] | None:
         return _check(arguments)
     if not arguments.checkpoint:
         if is_checkpoint(arguments.config):
-            raise UsageError(f"export: CONFIG is required before the checkpoint {arguments.config}")
+            elsewhere = "; of a checkpoint of ultralytics, its own export makes a file, and mmort adopt takes that"
+            advice = elsewhere if Path(arguments.config).suffix == ".pt" else ""
+            raise UsageError(f"export: CONFIG is required before the checkpoint {arguments.config}{advice}")
         raise UsageError("export: CHECKPOINT is required, unless --check is given")
     if len(arguments.checkpoint) > 1:
         files = ", ".join([arguments.config, *arguments.checkpoint])
@@ -159,8 +161,10 @@ def _list(pattern: str) -> str | None:
     from mmort.detect.listing import list_parts
     from mmort.tables import lay_out
 
+    wanted = pattern.lower() if set(pattern) & set("*?[") else f"*{pattern.lower()}*"
+
     def matches(name: str) -> bool:
-        return fnmatch(name.lower(), pattern.lower())
+        return fnmatch(name.lower(), wanted)
 
     rows = [
         (family.name, ", ".join(family.heads), family.summary)

@@ -189,11 +189,15 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.config is None and (
         arguments.backend == "torch" or not arguments.ann or (needs_images and not arguments.img_dir)
     ):
-        raise UsageError(
-            "without a CONFIG, MODEL must be an ONNX file, and --ann and --img-dir must be given, or --ann data.yaml; "
-            "or MODEL must be saved results, and --ann must be given, and --img-dir "
-            "for --report, --show and --show-dir"
-        )
+        if arguments.model.endswith(".py"):
+            raise UsageError(f"MODEL is required after the CONFIG {arguments.model}")
+        if arguments.backend == "torch":
+            raise UsageError("--backend torch needs a CONFIG before the checkpoint")
+        if _is_saved(arguments.model):
+            raise UsageError(
+                "saved results without a CONFIG need --ann, and --img-dir for --report, --show and --show-dir"
+            )
+        raise UsageError(f"{arguments.model} without a CONFIG needs --ann and --img-dir, or --ann data.yaml")
     if arguments.backend == "torch" and arguments.model.endswith(".onnx"):
         raise UsageError(f"--backend torch runs a checkpoint, got {arguments.model}; leave it out for an ONNX file")
     if arguments.backend == "torch" and arguments.parallel is not None:

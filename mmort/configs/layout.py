@@ -226,6 +226,11 @@ class DetectorConfig:
             raise ValueError("evaluate: the config has no test data set: neither data.test nor test_dataloader.dataset")
         return data_sets
 
+    @property
+    def test_data_wrappers(self) -> list[str]:
+        """The types of data sets that hold the test data sets, such as ``RepeatDataset``."""
+        return list(_wrappers(self._test_data))
+
     def classes(self, detector: Sequence[str] = ()) -> tuple[str, ...] | None:
         """Return the class names of the first test data set, by default a detector's; None if they are unknown.
 
@@ -341,6 +346,16 @@ def _flattened(data: Any) -> Iterator[Mapping[str, Any]]:
             yield from _separated(data)
         else:
             yield data
+
+
+def _wrappers(data: Any) -> Iterator[str]:
+    """Yield the types of data sets that hold others, from outside."""
+    if isinstance(data, (list, tuple)):
+        for item in data:
+            yield from _wrappers(item)
+    elif isinstance(data, Mapping) and (held := data.get("dataset") or data.get("datasets")):
+        yield plain_type(data.get("type"))
+        yield from _wrappers(held)
 
 
 def _separated(entry: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

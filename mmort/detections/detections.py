@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 SHOWN = 5  # detections in a repr
+_PARTS = "x", "y", "score"  # of a keypoint
 
 
 class RunLengths(TypedDict):
@@ -442,8 +443,9 @@ class Detections(Drawable):
     def to_pandas(self) -> pandas.DataFrame:
         """Return a table with a row for each detection.
 
-        Its columns are ``label``, ``name``, ``score``, ``x1``, ``y1``, ``x2``, ``y2``, and of detectors of rotated
-        boxes also ``x``, ``y``, ``width``, ``height``, ``angle``.
+        Its columns are ``label``, ``name``, ``score``, ``x1``, ``y1``, ``x2``, ``y2``, of detectors of rotated boxes
+        also ``x``, ``y``, ``width``, ``height``, ``angle``, and of poses three for each keypoint, by its name, such as
+        ``nose_x``, ``nose_y``, ``nose_score``, or by its index: ``keypoint_0_x``.
 
         Raises
         ------
@@ -458,12 +460,19 @@ class Detections(Drawable):
         columns |= dict(zip(("x1", "y1", "x2", "y2"), self.boxes.T, strict=True))
         if self.rotated_boxes is not None:
             columns |= dict(zip(("x", "y", "width", "height", "angle"), self.rotated_boxes.T, strict=True))
+        if self.keypoints is not None:
+            names = () if self.skeleton is None else self.skeleton.names
+            if len(set(names)) != self.keypoints.shape[1]:
+                names = tuple(f"keypoint_{index}" for index in range(self.keypoints.shape[1]))
+            values = self.keypoints.reshape(len(self), -1).T
+            columns |= dict(zip((f"{name}_{part}" for name in names for part in _PARTS), values, strict=True))
         return pandas.DataFrame(columns)
 
     def to_supervision(self) -> supervision.Detections:
         """Return the detections as an object of the supervision library, with the names as ``class_name``.
 
-        Corners of rotated boxes are its ``xyxyxyxy``, which its oriented annotators and metrics read.
+        Corners of rotated boxes are its ``xyxyxyxy``, which its oriented annotators and metrics read.  It has no
+        keypoints: ``supervision.KeyPoints(xy=detections.keypoints[..., :2])`` is an object of these.
 
         Raises
         ------

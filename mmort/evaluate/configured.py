@@ -58,6 +58,9 @@ _ANNOTATION_SUFFIXES = {".json": "CocoDataset", ".txt": "VOCDataset", ".yaml": "
 _OF_JSON = "CocoPanopticDataset", "Coco90Dataset", *METRICS_OF_TYPES
 """The types that an annotation file with the suffix .json may have instead of CocoDataset."""
 
+_PARTIAL = "KFoldDataset", "ClassBalancedDataset"
+"""Data sets that hold another, and have some of its images, or some of them several times."""
+
 _PATHS = "ann_file", "data_root", "img_prefix", "img_subdir", "ann_subdir", "seg_prefix"
 """Entries of a data set that are paths."""
 
@@ -132,6 +135,11 @@ def dataset_of(
         raise ValueError(
             f"evaluate: the config tests on {len(entries)} data sets, so an annotation file or an image directory must "
             "be given in the config, not as an argument"
+        )
+    if partial := next((kind for kind in layout.test_data_wrappers if kind in _PARTIAL), None):
+        raise ValueError(
+            f"evaluate: the test data set {partial} is not supported, as it chooses or repeats images of the data set "
+            "in it; give a config with that data set, or one of its chosen images"
         )
     for entry in entries:
         _require_all_images(entry)

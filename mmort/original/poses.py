@@ -14,7 +14,7 @@ from torch import Tensor
 from mmort.configs import read_config
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.test_pipeline import BoxCenterScale, TopdownAffine
-from mmort.contract import POSE, PoseFormat
+from mmort.contract import POSE, PoseFormat, Preprocessing
 from mmort.contract.tasks import HEATMAPS, POINTS, SIMCC_X, SIMCC_Y
 from mmort.images import Image
 from mmort.original.adapters import ALLOWED_DISTANCE, Adapter, Run
@@ -23,6 +23,7 @@ from mmort.original.cut import arguments_at, replaced
 from mmort.original.known import KnownMeta, KnownSamples
 from mmort.original.packages import import_package
 from mmort.predict import PosePredictor
+from mmort.predict.poses import require_plain_images
 
 _POINTS = "RegressionLabel", "IntegralRegressionLabel"
 """Codecs whose models find coordinates; the second one has heatmaps in training only."""
@@ -116,6 +117,7 @@ class Pose(Adapter):
 
     def metadata(self) -> dict[str, Any]:
         """Return the codec, the part of an image that the file takes, and the names of keypoints."""
+        require_plain_images("export", Preprocessing.from_config(self.original.config))
         steps = [step for _, step in DetectorConfig(self.original.config).test_pipeline.steps]
         cuts = [step for step in steps if isinstance(step, TopdownAffine)]
         scales = [step for step in steps if isinstance(step, BoxCenterScale)]

@@ -149,9 +149,7 @@ class PosePredictor(Predictor):
         format = network.contract.metadata.pose
         if format is None or self.preprocessing.size is None:
             raise ValueError(f"PosePredictor: {network.path} does not state how it becomes keypoints")
-        for name, default in (("color_type", "color"), ("to_float32", False)):
-            if (value := getattr(self.preprocessing, name)) != default:
-                raise ValueError(f"PosePredictor: preprocessing must have {name}={default!r}, got {value!r}")
+        require_plain_images("PosePredictor", self.preprocessing)
         self.format: PoseFormat = format
         self.size: tuple[int, int] = self.preprocessing.size
         if isinstance(detector, (str, os.PathLike)):
@@ -244,6 +242,13 @@ class PosePredictor(Predictor):
             for row, crop, of_box, of_points in zip(keypoints[start:], crops, points, scores, strict=False):
                 row[:, :2], row[:, 2] = crop.in_image(of_box), of_points
         return replace(boxes, keypoints=keypoints, skeleton=self.format.skeleton)
+
+
+def require_plain_images(caller: str, preprocessing: Preprocessing) -> None:
+    """Raise ValueError if preprocessing reads other images than those of which poses are cut out."""
+    for name, default in (("color_type", "color"), ("to_float32", False)):
+        if (value := getattr(preprocessing, name)) != default:
+            raise ValueError(f"{caller}: preprocessing of poses must have {name}={default!r}, got {value!r}")
 
 
 def _classes_of(detector: Predictor | None, classes: Sequence[str] | None) -> tuple[str, ...]:

@@ -603,10 +603,12 @@ def test_files_that_are_not_there_or_of_another_kind(arguments, message, tmp_pat
 
 def test_a_checkpoint_alone_is_not_exported():
     assert misused("export", "a.pth") == "mmort: error: export: CONFIG is required before the checkpoint a.pth\n"
+    assert "before the checkpoint a.pt; of a checkpoint of ultralytics, its own export" in misused("export", "a.pt")
 
 
 def test_list_of_families_and_parts():
     assert run("export", "--list", "*XPAFPN") == (0, "part  types\nneck  YOLOXPAFPN\n", "")
+    assert run("export", "--list", "XPAFPN") == (0, "part  types\nneck  YOLOXPAFPN\n", "")
     _, printed, _ = run("export", "--list", "atss*head")
     assert "ATSS    ATSSHead          ATSS.\n" in printed
     assert "no family, head or part matches 'nothing*'" in refused("export", "--list", "nothing*")

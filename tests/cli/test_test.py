@@ -80,9 +80,13 @@ def test_published_figures(tmp_path, monkeypatch):
 
 
 def test_config(boxes):
-    assert figures(printed("test", demo.MODEL, *DATA, "--threads", 1, "--eval", "bbox")) == boxes
-    message = "without a CONFIG, MODEL must be an ONNX file, and --ann and --img-dir must be given"
+    for name in ("bbox", "BBOX"):
+        assert figures(printed("test", demo.MODEL, *DATA, "--threads", 1, "--eval", name)) == boxes
+    message = "mask_rcnn.onnx without a CONFIG needs --ann and --img-dir, or --ann data.yaml"
     assert message in misused("test", demo.MODEL, "--eval", "bbox")
+    assert "saved results without a CONFIG need --ann" in misused("test", "x.pkl", "--eval", "bbox")
+    assert f"MODEL is required after the CONFIG {demo.CONFIG}" in misused("test", demo.CONFIG, "--eval", "bbox")
+    message = "--backend torch needs a CONFIG before the checkpoint"
     assert message in misused("test", demo.CHECKPOINT, *DATA, "--backend", "torch", "--eval", "bbox")
     assert "change a CONFIG; give one" in misused("test", demo.MODEL, *DATA, "--data-root", ".", "--eval", "bbox")
 
@@ -106,7 +110,7 @@ def test_saved_results(boxes, tmp_path):
     for path in demo.IMAGES:
         of_file, of_detector = (read_image(tmp_path / folder / path.name) for folder in ("saved", "shown"))
         assert (of_file != of_detector).mean() < 1e-3  # masks of run lengths are the same; boxes may be rounded
-    assert "MODEL must be saved results, and --ann must be given" in misused(*again[:2], "--eval", "bbox")
+    assert "saved results without a CONFIG need --ann" in misused(*again[:2], "--eval", "bbox")
     assert "segm needs masks" not in printed(*again, "--eval", "segm")
 
 

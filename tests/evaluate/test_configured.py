@@ -210,6 +210,10 @@ def test_classes(root):
         ({"model": {}}, "neither data.test nor test_dataloader.dataset"),
         (two("", ann_file=["a", "b"], separate_eval=False), "separate_eval=False is not supported"),
         (
+            {"test_dataloader": {"dataset": {"type": "mmpretrain.KFoldDataset", "dataset": {"ann_file": "a"}}}},
+            "test data set KFoldDataset is not supported, as it chooses or repeats images",
+        ),
+        (
             two("", type="WIDERFaceDataset"),
             "WIDERFaceDataset is not supported; supported: Coco90Dataset, CocoDataset, CocoPanopticDataset, DOTA",
         ),

@@ -12,7 +12,7 @@ import torch
 from mmort.onnx.export.draft import Draft
 from mmort.onnx.export.options import Options
 from mmort.onnx.verify.proof import CONSTANTS, LIMIT, Noisy, ProofRow
-from mmort.onnx.verify.report import MAX_WIDTH, Report
+from mmort.onnx.verify.report import LINE_WIDTH, Report
 
 
 class Chooses(torch.nn.Module):
@@ -397,7 +397,7 @@ def test_long_names_are_shortened_in_the_table_only():
     name = "heads/roi_head.bbox_head.a_long_name_of_a_layer (convolution)"
     right = ProofRow("1x3x1024x2048, 1x2", "torch's program with the model", 123_456, 1.5, name)
     report = Report((right,))
-    assert max(map(len, str(report).splitlines())) == MAX_WIDTH
+    assert max(map(len, str(report).splitlines())) == LINE_WIDTH
     assert name not in str(report)
     assert json.loads(report.to_json())["rows"][0]["at"] == name
     wrong = ProofRow("1x3x1024x2048, 1x2", "all values", 123_456, 50.0, name, "a problem")

@@ -114,6 +114,17 @@ def test_a_trained_network_and_the_command(figures, tmp_path, capsys):
     assert found["name"] == "pose"
 
 
+def test_poses_in_images_of_floats_are_refused_before_the_file_is_written(figures, tmp_path, capsys):
+    path = strokes.config(tmp_path, "RTMPose", figures)
+    model, _ = original.build(path)
+    original.save(model, tmp_path / "x.pth")
+    path.write_text(path.read_text() + "\ntest_dataloader['dataset']['pipeline'][0]['to_float32'] = True\n")
+    command = ["export", "--original", "--no-verify", str(path), str(tmp_path / "x.pth"), "--output"]
+    assert main([*command, str(tmp_path / "x.onnx")]) == 1
+    assert "preprocessing of poses must have to_float32=False, got True" in capsys.readouterr().err
+    assert not (tmp_path / "x.onnx").exists()
+
+
 def test_the_guide(figures, tmp_path, monkeypatch):
     path = strokes.config(tmp_path, "RTMPose", figures)
     model, _ = original.build(path)

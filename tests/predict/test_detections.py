@@ -11,6 +11,7 @@ from PIL import Image
 from pycocotools import mask as coco
 
 from mmort.detections.panoptic import SegmentIds
+from mmort.detections.skeleton import Skeleton
 from mmort.predict import (
     BoxMasks,
     Classes,
@@ -226,6 +227,21 @@ def test_supervision(monkeypatch):
     np.testing.assert_array_equal(result["class_id"], LABELS)
     assert result["data"]["class_name"].tolist() == list(NAMES)
     assert NO_MASKS.to_supervision()["mask"] is None
+
+
+@pytest.mark.parametrize("names", [("eye", "ear"), ("eye", "eye"), None])
+def test_keypoints_are_columns_of_tables(monkeypatch, names):
+    """The columns that pandas gets; tests/integrations has the library itself."""
+    monkeypatch.setitem(sys.modules, "pandas", types.SimpleNamespace(DataFrame=dict))
+    points = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
+    skeleton = None if names is None else Skeleton(names)
+    pose = Detections(
+        BOXES[:2], SCORES[:2], LABELS[:2], NAMES[:2], (HEIGHT, WIDTH), keypoints=points, skeleton=skeleton
+    )
+    table = pose.to_pandas()
+    first, second = names if names == ("eye", "ear") else ("keypoint_0", "keypoint_1")
+    assert [*table][-6:] == [f"{name}_{part}" for name in (first, second) for part in ("x", "y", "score")]
+    assert table[f"{second}_y"].tolist() == [4, 10]
 
 
 def test_no_detections():

@@ -94,7 +94,9 @@ def test_images_that_are_read_otherwise(spots):
     """Boxes would be in an image that is turned another way or has other channels, and levels would be rounded."""
     for name, value in (("color_type", "color_ignore_orientation"), ("color_type", "unchanged"), ("to_float32", True)):
         settings = Preprocessing(size=SIZE, keep_ratio=False, **{name: value})
-        with pytest.raises(ValueError, match=f"PosePredictor: preprocessing must have {name}=.* got {value!r}"):
+        with pytest.raises(
+            ValueError, match=f"PosePredictor: preprocessing of poses must have {name}=.* got {value!r}"
+        ):
             PosePredictor(spots, preprocessing=settings)
 
 

@@ -55,9 +55,15 @@ EXPORTERS = {
     },
     "torchvision SSDlite": of_torchvision.FILES["torchvision ssdlite320_mobilenet_v3_large"],
     "torchvision Faster R-CNN": of_torchvision.FILES["torchvision fasterrcnn_mobilenet_v3_large_fpn"],
+    "torchvision SSD300": of_torchvision.FILES["torchvision ssd300_vgg16"],
+    "torchvision RetinaNet": of_torchvision.FILES["torchvision retinanet_resnet50_fpn"],
+    "torchvision FCOS": of_torchvision.FILES["torchvision fcos_resnet50_fpn"],
     **{
         f"transformers {name}": of_transformers.FILES[f"transformers {name}"]
-        for name in ("YOLOS", "DETR", "Conditional DETR", "RT-DETR", "D-FINE", "Deformable DETR")
+        for name in (
+            *("YOLOS", "DETR", "Table Transformer", "Conditional DETR", "DAB-DETR", "LW-DETR"),
+            *("RT-DETR", "RT-DETRv2", "D-FINE", "DEIMv2", "Deformable DETR"),
+        )
     },
 }
 

@@ -191,12 +191,12 @@ def suppression(path: Path) -> Entries:
 
 def _preprocessing(path: Path, steps: list[Any]) -> Entries:
     """Return the preprocessing of steps."""
-    kinds = [step.get("type") if isinstance(step, dict) else step for step in steps]
+    kinds = [str(step.get("type") if isinstance(step, dict) else step) for step in steps]
     known = list(_STEPS)
     for kind in kinds:
         if kind not in known:
             raise ValueError(
-                f"adopt: Preprocess of {path} must have the steps {', '.join(known)} only, got {str(kind)[:80]}"
+                f"adopt: Preprocess of {path} must have the steps {', '.join(known)} only, got {kind[:80]}"
             )
     resizes_numbers = kinds[:2] == ["NormalizeImage", "Resize"]
     order = [known.index(kind) for kind in (kinds[1::-1] + kinds[2:] if resizes_numbers else kinds)]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 from mmort.tables import lay_out, shortened
 
-MAX_WIDTH = 100
+LINE_WIDTH = 100
 """Characters of a line, unless an output differs: the names of the others are shortened for it."""
 
 MIN_NAME = 16
@@ -101,14 +101,14 @@ def number_text(value: float | None) -> str:
 
 
 def _columns(kind: type[Row], rows: list[Row]) -> list[tuple[str, ...]]:
-    """Return the texts of each column, with names so short that a line of a row that agrees fits `MAX_WIDTH`."""
+    """Return the texts of each column, with names so short that a line of a row that agrees fits `LINE_WIDTH`."""
     columns = list(zip(*(row.cells() for row in rows), strict=True))
     if not kind.NAMES:
         return columns
     position = kind.HEADINGS.index(kind.NAMES)
     widths = [max(map(len, column)) for column in zip(kind.HEADINGS, *zip(*columns, strict=True), strict=True)]
     gaps = 2 * len(widths)
-    room = max(MAX_WIDTH - (sum(widths) - widths[position] + gaps + len(_OK)), MIN_NAME)
+    room = max(LINE_WIDTH - (sum(widths) - widths[position] + gaps + len(_OK)), MIN_NAME)
     columns[position] = tuple(
         name if row.problem else shortened(name, room) for name, row in zip(columns[position], rows, strict=True)
     )
