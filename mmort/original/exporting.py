@@ -115,6 +115,10 @@ def _prepared(
         steps.progress("note: neither checkpoint nor config names classes, so that results have numbers for names")
     height = preprocessing.line.height if preprocessing.line else None
     inputs = Inputs(adapter, preprocessing, image, _size(adapter, metadata, options), height)
+    window = metadata.segmentation and metadata.segmentation.window
+    if window and inputs.size is None and options.dynamic_export is None and not inputs.factor:
+        steps.progress(f"note: the original takes windows of {window[1]} x {window[0]} only, and so does the file")
+        inputs = Inputs(adapter, preprocessing, image, window[::-1])
     return _Export(adapter, metadata, inputs, options, steps)
 
 

@@ -76,12 +76,10 @@ class Inputs:
 
     @cached_property
     def factor(self) -> int:
-        """The smallest factor of the usual sizes with which the original runs; 1 if it never does."""
+        """The smallest factor of the usual sizes with which the original runs; 0 if it never does."""
         batch, height, width = CHECKS[-1]
-        for factor in FACTORS:
-            if self._runs(self(batch, factor * height, factor * width)):
-                return factor
-        return 1
+        runs = (factor for factor in FACTORS if self._runs(self(batch, factor * height, factor * width)))
+        return next(runs, 0)
 
     def _runs(self, input: tuple[Tensor]) -> bool:
         """Return whether the original takes an input; an `UnknownReadError` is raised, before the trace."""
@@ -96,13 +94,14 @@ class Inputs:
 
     def example(self) -> tuple[Tensor]:
         """Return the input to trace with."""
-        height, width = self.size or (self.factor * side for side in EXAMPLE)
+        height, width = self.size or ((self.factor or 1) * side for side in EXAMPLE)
         return self(2, height, width)
 
     def checks(self) -> list[tuple[Tensor]]:
         """Return the inputs to prove with."""
         if self.size is not None:
             return [self(1, *self.size), self(3, *self.size)]
-        sizes = [(batch, self.factor * height, self.factor * width) for batch, height, width in (*CHECKS, UNALIGNED)]
+        factor = self.factor or 1
+        sizes = [(batch, factor * height, factor * width) for batch, height, width in (*CHECKS, UNALIGNED)]
         inputs = [self(*size) for size in sizes]
         return inputs if self._runs(inputs[-1]) else inputs[:-1]  # where the original fails, the file may, too

@@ -110,6 +110,11 @@ NETWORKS = {
         "dict(type='UPerHead', in_channels=[8, 16, 32, 64], in_index=[0, 1, 2, 3], pool_scales=(1, 2), channels=8, "
         f"num_classes=4, {HEAD})",
     ),
+    "BEiT": (
+        "dict(type='BEiT', img_size=(48, 48), patch_size=8, embed_dims=16, num_layers=2, num_heads=2, mlp_ratio=2, "
+        "out_indices=(0, 1), qv_bias=True, init_values=0.1)",
+        f"dict(type='FCNHead', in_channels=16, in_index=1, channels=8, num_classes=4, num_convs=1, {HEAD})",
+    ),
     "Mask2Former": (
         RESNET.replace("dilations=(1, 1, 2, 4), strides=(1, 1, 1, 1)", "dilations=(1, 1, 1, 1), strides=(1, 2, 2, 2)"),
         MASK2FORMER,

@@ -1,6 +1,7 @@
 """Segmentations exported from MMSegmentation's own code: maps and figures are MMSegmentation's."""
 
 import json
+import logging
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import torch
 from mmort import Predictor
 from mmort.cli import main
 from mmort.configs import read_config
+from mmort.detect.export import ExportOptions
 from mmort.evaluate import dataset_of
 from mmort.evaluate.segmentation_types import TYPES
 from mmort.original import export
@@ -21,8 +23,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of MMSegmentation and what 
 SLIDE = "dict(mode='slide', crop_size=(48, 48), stride=(32, 32))"
 
 
-OPTIONS = {"LR-ASPP": {"resize": "dict(type='Resize', scale=(240, 200))"}}
-"""Of configs of networks that need others than the usual: LR-ASPP pools over 49 x 49 features."""
+OPTIONS = {"LR-ASPP": {"resize": "dict(type='Resize', scale=(240, 200))"}, "BEiT": {"test_cfg": SLIDE}}
+"""Of configs of networks that need others than the usual: LR-ASPP pools over 49 x 49 features, BEiT takes windows."""
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +98,7 @@ def test_the_guide(trained, images, tmp_path, monkeypatch):
     config, checkpoint, _ = trained
     photos = sorted((images / "images").iterdir())[:2]
     run_section("Segmentation", {"config.py": config, "checkpoint.pth": checkpoint}, photos, tmp_path, monkeypatch)
-    assert [len(list((tmp_path / folder).rglob("*.png"))) for folder in ("maps", "drawn")] == [2, 2]
+    assert [len(list((tmp_path / folder).rglob("*.png"))) for folder in ("results/maps", "drawn")] == [2, 2]
 
 
 @pytest.mark.parametrize(
@@ -129,18 +131,32 @@ def test_labels_that_begin_with_one(trained, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("network", [name for name in digits.NETWORKS if name not in ("PSPNet", "SegNeXt")])
-def test_networks(images, tmp_path, network):
+def test_networks(images, tmp_path, network, caplog):
     """With random weights: each is proven, and its end results are MMSegmentation's."""
     config = digits.config(tmp_path, network, root=images, **OPTIONS.get(network, {}))
     model, settings = original.build(config)
     original.save(model, settings, tmp_path / "x.pth")
     lines = []
     export(config, tmp_path / "x.pth", tmp_path / "x.onnx", progress=lines.append)
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]  # of exporters
     maps, _ = original.figures(model, settings)
     paths = [sample["img_path"] for sample in original.dataset_of(settings).load_data_list()]
     results = Predictor(tmp_path / "x.onnx").predict(paths)
     shares = [np.mean(result.map != map) for result, map in zip(results, maps, strict=True)]
     assert np.mean(shares) < 1e-3
+
+
+def test_a_network_that_takes_windows_only(images, tmp_path):
+    """BEiT has a bias for each pair of a window's places; with ``--dynamic-export`` that is an error."""
+    config, lines = digits.config(tmp_path, "BEiT", root=images, test_cfg=SLIDE), []
+    model, settings = original.build(config)
+    original.save(model, settings, tmp_path / "x.pth")
+    export(config, tmp_path / "x.pth", tmp_path / "x.onnx", progress=lines.append)
+    assert "note: the original takes windows of 48 x 48 only, and so does the file" in lines
+    assert Predictor(tmp_path / "x.onnx").network.input_shape == (None, 48, 48)
+    options = ExportOptions(dynamic_export=True)
+    with pytest.raises(ValueError, match=r"torch cannot export the original: .*; --shape H W makes a file"):
+        export(config, tmp_path / "x.pth", tmp_path / "y.onnx", options, progress=lines.append)
 
 
 def test_a_network_that_draws_random_numbers(images, tmp_path):
