@@ -83,6 +83,13 @@ def small_cases() -> dict[str, tuple[dict[str, Any], Fill]]:
     return {name: (config(name)["model"], fill(name)) for names, config, fill in groups for name in names}
 
 
+def shape_of(model: Mapping[str, Any]) -> tuple[int, int]:
+    """Return `SHAPE`, widened to a multiple of the largest stride of the levels that a YOLO head reads."""
+    head = model.get("bbox_head")
+    strides = head.get("head_module", {}).get("featmap_strides", [32]) if isinstance(head, dict) else [32]
+    return SHAPE[0], -(-SHAPE[1] // max(strides)) * max(strides)
+
+
 def with_limits(entry: Any, changes: Mapping[str, Callable[[int], int]]) -> Any:
     """Return a model's entry with other limits: for each name, what becomes of those that are there."""
     if not isinstance(entry, dict):
@@ -101,7 +108,7 @@ class SmallExport:
         fill(self.detector)
         self.detector.prepare_for_export(flip=False)
         image = read_image(DEFAULT_IMAGE)
-        options = ExportOptions(shape=SHAPE, dynamic_export=dynamic)
+        options = ExportOptions(shape=shape_of(model), dynamic_export=dynamic)
         preprocessing = Preprocessing.from_config(config)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FixedSizeWarning)  # of upright images, which are not used
@@ -112,6 +119,7 @@ class SmallExport:
 
     def write(self) -> Report:
         """Export the detector with proof."""
+        self._weights = {name: tensor.detach().clone() for name, tensor in self.detector.state_dict().items()}
         return self._export.write(self.path)
 
     def prove(self, path: Path, inputs: Sequence[Any] | None = None, seed: int = 0) -> Report:
@@ -136,8 +144,7 @@ class SmallExport:
         transposes them, or multiplies those of convolutions by what follows.  What it computes from them otherwise
         stays as it was.
         """
-        model = onnx.load(self.path)
-        old = {name: tensor.detach().clone() for name, tensor in self.detector.state_dict().items()}
+        model, old = onnx.load(self.path), self._weights
         norms = {
             name: module.eps
             for name, module in self.detector.named_modules()

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 from mmort.onnx.verify import double_precision, rounding
 from mmort.onnx.verify.double_precision import in_float64, rounded_otherwise
@@ -239,3 +240,58 @@ def test_unused_rows_do_not_make_rounding_smaller(rng):
     assert measured_factors(*padded)[1] == pytest.approx(growth, rel=0.5)
     assert measured_growth(*padded[1:]) == measured_factors(*padded)[1]
     assert measured_growth(*[np.zeros_like(run) for run in torchs]) == 1
+
+
+def in_order(array):
+    """Sum up rows as ONNX Runtime does: sixteen partial sums, each in order."""
+    lanes = array.reshape(*array.shape[:-1], -1, 16)
+    return np.cumsum(lanes, axis=-2, dtype=np.float32)[..., -1, :].sum(-1, dtype=np.float32)
+
+
+def levels(rng):
+    """Return eight channels of an image of few levels, whose partial sums are all rounded in the same direction."""
+    rows, columns = np.linspace(0.2, 1, 256)[:, None], np.linspace(0.5, 1, 480)
+    image = np.round(rows * columns * rng.uniform(0.2, 1, (8, 1, 1)) * 20) / 20
+    return image[None].astype(np.float32)
+
+
+def factors_of(function, image, actual):
+    """Return by how many times torch's rounding the numbers that a file computed are off."""
+    with torch.no_grad():
+        narrow, exact = (function(torch.from_numpy(array)) for array in (image, image.astype(np.float64)))
+        with rounded_otherwise(0):
+            rounded = function(torch.from_numpy(image))
+    return measured_factors(actual, *(run.numpy() for run in (narrow, exact, rounded)))[0]
+
+
+def test_sums_in_order(rng):
+    """Torch sums up in a tree; sums in order are as right, and others as wrong as ever."""
+    image = levels(rng)
+    means = in_order(image.reshape(1, 8, -1)) / np.float32(image[0, 0].size)
+    assert factors_of(lambda x: x.mean((2, 3)), image, means).max() < rounding.LIMIT
+    assert factors_of(lambda x: x.mean((2, 3)), image, means * np.float32(1.0005)).min() > rounding.LIMIT
+
+
+def of_groups(x):
+    return F.group_norm(x, 8)
+
+
+def of_weighted_groups(x):
+    return F.group_norm(x, 8, torch.linspace(0.1, 3, 8, dtype=x.dtype))
+
+
+def of_layers(x):
+    return F.layer_norm(x, x.shape[2:])
+
+
+@pytest.mark.parametrize("norm", [of_groups, of_weighted_groups, of_layers])
+def test_normalizations_that_sum_up_in_order(rng, norm):
+    image = levels(rng)[:, :, :128, :160].copy()
+    flat = image.reshape(1, 8, -1)
+    count = np.float32(flat.shape[2])
+    off = flat - in_order(flat)[..., None] / count
+    actual = (off / np.sqrt(in_order(off**2)[..., None] / count + np.float32(1e-5))).reshape(image.shape)
+    if norm is of_weighted_groups:
+        actual *= np.linspace(0.1, 3, 8, dtype=np.float32)[:, None, None]
+    assert factors_of(norm, image, actual).max() < rounding.LIMIT
+    assert factors_of(norm, image, actual * np.float32(1.001)).max() > rounding.LIMIT

@@ -6,8 +6,8 @@ Each small detector is exported once, with the image that ships and weights of w
 other weights, N times, and so does its file.  Seeds are of two kinds by turns: the weights that torch begins training
 with, and the same times powers of two between 1/4 and 4, a factor for each tensor; both with random statistics of
 normalization.  RECORD gets a line of JSON for each file; what it has is not run again.  Detectors of objects in words
-are left out by default, as their inputs need texts.  A file that is refused is exported once more from the new weights,
-as are those of the seeds after it: only if that is refused too, it is a false alarm.  Exit code 1 if there is any.
+are left out by default, as their inputs need texts.  A file that is refused is exported once more from the new weights:
+only if that is refused too, it is a false alarm.  Exit code 1 if there is any.
 """
 
 from __future__ import annotations
@@ -107,9 +107,8 @@ def check(name: str, seeds: list[int], record: Path) -> None:
             if exchangeable:
                 small.reweighted(Path(folder, "other.onnx"), state)
                 report = outcome(small.prove(Path(folder, "other.onnx")))
-                exchangeable = not report["problems"]
-            exchanged = exchangeable
-            if report["problems"]:
+            exchanged = not report["problems"]
+            if not exchanged:
                 report = exported_anew(model, state, Path(folder, "again.onnx"))
             line = {"name": name, "seed": seed, "seconds": round(time.process_time() - begin, 1), **report}
             with record.open("a") as file:

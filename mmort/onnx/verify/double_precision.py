@@ -31,11 +31,16 @@ _ARITHMETIC = {
 ROUNDED = frozenset(f"{namespace}::{name}" for namespace, names in _ARITHMETIC.items() for name in names.split())
 """Operators whose rounding differs from one implementation to another: sums in any order, products, functions."""
 
-_NORMALIZATIONS = tuple(
-    getattr(torch.ops.aten, name).default
-    for name in ("native_batch_norm", "_native_batch_norm_legit_no_training", "native_group_norm", "native_layer_norm")
+_GROUP_NORM, _LAYER_NORM = torch.ops.aten.native_group_norm.default, torch.ops.aten.native_layer_norm.default
+_NORMALIZATIONS = (
+    _GROUP_NORM,
+    _LAYER_NORM,
+    *(getattr(torch.ops.aten, name).default for name in ("native_batch_norm", "_native_batch_norm_legit_no_training")),
 )
 """Operators that subtract a mean: rounding of their input counts, which may be far larger than its deviation."""
+
+_MEANS = torch.ops.aten.mean.default, torch.ops.aten.mean.dim
+"""Means, whose terms ONNX Runtime sums up in order, and torch in a tree."""
 
 _GATES = torch.ops.aten.silu.default, torch.ops.aten.gelu.default
 """Products of a number and a sigmoid of it."""
@@ -63,8 +68,16 @@ def rounded_otherwise(seed: int) -> Intercepted:
 
     def call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if func in _NORMALIZATIONS and args[0].dtype == torch.float32:
-            return func(noise(args[0]).mul_(args[0]).add_(args[0]), *args[1:], **kwargs)
+            results = func(noise(args[0]).mul_(args[0]).add_(args[0]), *args[1:], **kwargs)
+            if func in (_GROUP_NORM, _LAYER_NORM) and args[0].numel():
+                results[0].add_(noise(results[0]).mul_(_size_of_means(arguments_by_name(func, args, kwargs), *results)))
+            return results
         result = func(*args, **kwargs)
+        if func in _MEANS and result.dtype == torch.float32 and args[0].numel():
+            arguments = arguments_by_name(func, args, kwargs)
+            axes, keep = arguments.get("dim") or [*range(args[0].ndim)], arguments.get("keepdim", False)
+            size = args[0].square().mean(axes, keep).sqrt_() * _of_order(args[0].numel() // result.numel())
+            return noise(result).mul_(result.abs().add_(size)).add_(result)
         if func in _GATES and result.dtype == torch.float32:
             return noise(result).mul_(result.abs() + args[0].abs() / 4).add_(result)
         if func._schema.name not in ROUNDED or func._schema.is_mutable or result.dtype != torch.float32:
@@ -108,7 +121,28 @@ def _size_of_terms(func: Any, args: Sequence[Any]) -> Tensor:
         input, weight = args[-2:]
         norms = weight.norm(dim=-2, keepdim=weight.ndim > 2)
         terms, size = weight.shape[-2], input.square().mean(-1, keepdim=True).sqrt() * norms
-    return size * max(1.0, terms**0.5 / BLOCK)
+    return size * _of_order(terms)
+
+
+def _of_order(terms: int) -> float:
+    """Return how many times a sum of that many terms is rounded more if they are added in order."""
+    return max(1.0, terms**0.5 / BLOCK)
+
+
+def _size_of_means(arguments: Mapping[str, Any], result: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
+    """Return how large what a normalization subtracts is where it has many terms, for each output; 0 where it has few.
+
+    Its rounding is divided by the deviation, and multiplied by a weight.
+    """
+    terms, weight = result.numel() // mean.numel(), arguments["weight"]
+    if terms <= BLOCK**2:
+        return torch.zeros(())
+    size = (mean * scale).square().add_(1).sqrt_() * _of_order(terms)
+    if "group" not in arguments:
+        return size if weight is None else size * weight.abs()
+    images, groups = mean.shape
+    size = size[..., None].expand(images, groups, arguments["C"] // groups).reshape(images, -1)
+    return (size if weight is None else size * weight.abs()).reshape(images, -1, *[1] * (result.ndim - 2))
 
 
 def _size_in_convolution(input: Tensor, weight: Tensor, transposed: bool, groups: int) -> Tensor:
