@@ -28,7 +28,7 @@ METRICS = (
     "pck",
     *("word_acc", "hmean"),
 )
-"""Those of all formats."""
+"""Those of all kinds of data sets, whose classes in `mmort.evaluate` compute them."""
 
 
 def add_eval(parser: argparse.ArgumentParser, help: str) -> None:

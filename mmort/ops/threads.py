@@ -1,4 +1,4 @@
-"""How many threads a call of the numpy API may use; the kit's ``pool.c`` has the threads."""
+"""How many threads a call may use; their default is in the kit's ``numpy_api.pyx``, the threads in ``pool.c``."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def _box_of(image: Image) -> NDArray[np.float32]:
 
 
 def _codec_of(decoder: Any) -> str:
-    """Return the codec by mmort's word; ValueError if it is not supported."""
+    """Return the codec by mmort's word, one of `Codec`, which `mmort.predict` decodes; ValueError if it has none."""
     kind = type(decoder).__name__
     if kind == "MSRAHeatmap":
         return "dark" if decoder.unbiased else "heatmaps"

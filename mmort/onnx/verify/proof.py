@@ -3,7 +3,7 @@
 The program that torch exported is the model, and the file is the program: between cuts numbers agree within a small
 factor of torch's own rounding, and choices, given the same numbers, are the same.
 
-`forced` compares at cuts, `provenance` the constants and attributes that inputs hardly show.  ``docs/export.md`` draws
+`forced` compares at cuts, `provenance` the constants and attributes that inputs hardly show.  ``docs/proof.md`` draws
 it.
 """
 
