@@ -157,6 +157,32 @@ def test_a_limit_that_no_input_reaches(tmp_path):
     assert "limit, read by Clip, is not among the constants" in str(report)
 
 
+@pytest.mark.parametrize(
+    ("whole", "limits"),
+    [
+        (False, {"max": 1000}),
+        (False, {"min": -1000.5, "max": 1e6}),
+        (True, {"max": 1000}),
+        (True, {"min": -1000, "max": 1000}),
+    ],
+)
+def test_a_limit_that_is_not_there(whole, limits, tmp_path):
+    """No input reaches it, neither among numbers nor among integers."""
+
+    class Limited(torch.nn.Module):
+        def forward(self, x):
+            return ((10 * x).int() if whole else x).clamp(**limits)
+
+    def drop(model):
+        (node,) = (node for node in model.graph.node if node.op_type in ("Clip", "Min"))
+        node.CopyFrom(oh.make_node("Identity", node.input[:1], node.output))
+
+    assert prove(tmp_path, module=Limited()).ok
+    report = prove(tmp_path, drop, module=Limited())
+    assert [row.compared for row in report.rows if row.problem] == [CONSTANTS]
+    assert "in torch's program, but not here" in str(report)
+
+
 def test_attributes_that_no_input_shows(tmp_path):
     pool = torch.nn.MaxPool2d(3, 2, 1)  # the window at the edge is the same either way
     args = (torch.randn(1, 2, 7, 7),)

@@ -43,6 +43,8 @@ _UNUSED = "cubic_coeff_a", "momentum"
 
 _BATCH_NORMS = _aten._native_batch_norm_legit_no_training.default, _aten.batch_norm.default
 
+_CLAMPS = _aten.clamp, _aten.clamp_min, _aten.clamp_max, _aten.hardtanh
+
 _RECURRENCES = _aten.lstm.input, _aten.gru.input
 
 _VARIANCES = torch.ops.prims.var.default, _aten.var.correction, _aten.var_mean.correction
@@ -71,7 +73,7 @@ def problems(program: Program, artifact: Artifact, *, definitions: bool = False)
     for name, array in artifact.constants():
         nodes = regions.reading(name)
         readers = {node.op_type for node in regions.readers[name]}
-        if array.dtype == np.float32 and array.size <= MAX_NUMBERS:
+        if array.dtype.kind in "fiu" and array.size <= MAX_NUMBERS:
             small.append((array, set(nodes)))
         if not readers or (definitions and any(map(is_not_of_torch, nodes))):
             continue
@@ -83,6 +85,8 @@ def problems(program: Program, artifact: Artifact, *, definitions: bool = False)
     for name, text, nodes in unknown:
         own = not numbers.name(name) and name not in replacing and not _lacks_a_number(nodes, small)
         yield Problem(text, name if own else None)
+    for text in _missing_limits(regions, small):
+        yield Problem(text)
     for node in artifact.model.graph.node:
         nodes = regions.of_node(node)
         if not (definitions and any(map(is_not_of_torch, nodes))):
@@ -90,12 +94,43 @@ def problems(program: Program, artifact: Artifact, *, definitions: bool = False)
                 yield Problem(f"{node.op_type} {node.output[0]} {problem}")
 
 
+def _missing_limits(regions: _Regions, constants: Sequence[tuple[_Array, set[fx.Node]]]) -> Iterator[str]:
+    """Yield the limits of torch's calls that no constant of their translations is: inputs seldom reach some of them.
+
+    The `constants` have the nodes that read them.
+    """
+    translated = {inner for node in regions.computing() for inner in regions.of_node(node)}
+    for call in regions.program.nodes:
+        if call not in translated or getattr(call.target, "overloadpacket", None) not in _CLAMPS:
+            continue
+        arguments = arguments_by_name(call.target, call.args, call.kwargs)
+        limits = [_scalar(value) for name, value in arguments.items() if name.startswith(("min", "max"))]
+        limits = [value for value in limits if isinstance(value, (int, float)) and value and math.isfinite(value)]
+        written = [array for array, readers in constants if call in readers]
+        missing = [
+            limit for limit in limits if not any((array == np.asarray(limit, array.dtype)).any() for array in written)
+        ]
+        if missing:
+            yield f"{call.name} is limited to {', '.join(map(str, missing))} in torch's program, but not here"
+
+
+def _scalar(argument: Any) -> Any:
+    """Return an argument, or the number that it is a tensor of."""
+    made = isinstance(argument, fx.Node) and argument.target is _aten.scalar_tensor.default
+    return argument.args[0] if made else argument
+
+
 def _lacks_a_number(nodes: Sequence[fx.Node], constants: Sequence[tuple[_Array, set[fx.Node]]]) -> bool:
     """Return whether calls have numbers that no constant of their translations is: another one has its place.
 
     The `constants` have the nodes that read them.
     """
-    written = {float(number) for array, readers in constants if readers & set(nodes) for number in array.ravel()}
+    written = {
+        float(number)
+        for array, readers in constants
+        if array.dtype == np.float32 and readers & set(nodes)
+        for number in array.flat
+    }
     called = {
         float(np.float32(leaf))
         for node in nodes
@@ -289,10 +324,15 @@ class _Regions:
             for inner in structure.nested([node]):
                 for name in inner.input:
                     self.readers[name].append(node)
+        self._graph = model.graph
         initializers = {tensor.name for tensor in model.graph.initializer}
         self._names = {name for node in model.graph.node for name in node.output} | initializers
         self._nodes_in_file = {program.sources[name].node for name in self._names if name in program.sources}
         self._of_outputs: dict[str, list[fx.Node]] = {}
+
+    def computing(self) -> Iterator[onnx.NodeProto]:
+        """Yield the nodes of the file, but those of constants."""
+        return (node for node in self._graph.node if node.op_type != "Constant")
 
     def reading(self, name: str) -> list[fx.Node]:
         """Return the nodes of the program whose translations read a value."""
