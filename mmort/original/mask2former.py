@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from mmort.configs.layout import DetectorConfig
 from mmort.detect.entries import PARTS
 from mmort.detect.families.masks.mask2former import PixelDecoder
 from mmort.original.adapters import Segmentation
@@ -25,7 +26,7 @@ class Mask2Former(Segmentation):
     def __init__(self, original: Original) -> None:
         super().__init__(original)
         self.head: Any = self.model.decode_head
-        entries = described(original.config["model"]["decode_head"])
+        entries = described(DetectorConfig(original.config).outer_model["decode_head"])
         names = "in_channels", "feat_channels", "out_channels"
         config = {name: entries[name] for name in names} | entries["pixel_decoder"]
         self.pixel_decoder = PARTS.build(

@@ -23,7 +23,7 @@ from mmort import demo
 from mmort.cli import main
 from mmort.configs import read_config
 from mmort.detect import build, load
-from mmort.detect.export import checks, graph_masks, head_outputs, options, pipeline, progress
+from mmort.detect.export import checks, export_steps, graph_masks, head_outputs, options, progress
 from mmort.detect.export.examples import Examples, sufficient_shape
 from mmort.detect.export.exported_detector import Exported
 from mmort.onnx.export import exporters
@@ -518,7 +518,7 @@ def test_a_flip_test_has_a_price(tmp_path, monkeypatch):
         results.append((detector.flip_test, preprocessing.flip, metadata.preprocessing.flip))
         raise ValueError("enough")
 
-    monkeypatch.setattr(pipeline, "_Export", stop)
+    monkeypatch.setattr(export_steps, "_Export", stop)
     outputs = [running.run("export", config, checkpoint, *more)[1] for more in ((), ("--no-flip",))]
     assert ["2.0 times the work" in output for output in outputs] == [True, False]
     assert results == [(True, True, True), (False, False, False)]
@@ -617,7 +617,7 @@ def test_an_unverified_file_says_so(tmp_path, capsys, monkeypatch):
 def test_classes_of_the_config_where_the_checkpoint_names_none(tmp_path, capsys, monkeypatch, names, note, classes):
     torch.save(torch.load(demo.CHECKPOINT, weights_only=True)["state_dict"], tmp_path / "plain.pth")
     written = []
-    monkeypatch.setattr(pipeline, "_write", lambda network, *_: written.append(network.detector.classes))
+    monkeypatch.setattr(export_steps, "_write", lambda network, *_: written.append(network.detector.classes))
     options = "--cfg-options", f"data.test.classes={json.dumps(list(names))}"
     assert run(demo.CONFIG, tmp_path / "plain.pth", *options, "-o", tmp_path / "x.onnx") == 0
     assert f"note: the checkpoint names no classes{note}\n" in capsys.readouterr().out
