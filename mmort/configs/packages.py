@@ -82,7 +82,9 @@ PACKAGES = {
 }
 """The packages by the scope of their configs."""
 
-PARTS = Package("MMDetection", "mmdet", (), ("mmdet==3.3.0",), ("pycocotools", "shapely", "six", "terminaltables"))
+MMDETECTION = Package(
+    "MMDetection", "mmdet", (), ("mmdet==3.3.0",), ("pycocotools", "shapely", "six", "terminaltables")
+)
 """The package whose parts models of the others have, such as Mask2Former's; its own detectors are `mmort.detect`'s."""
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from torch import nn
 
 from mmort.configs.layout import DetectorConfig
-from mmort.configs.packages import PACKAGES, PARTS, Package
+from mmort.configs.packages import MMDETECTION, PACKAGES, Package
 from mmort.configs.schema import Config, plain_type
 from mmort.configs.value_types import Imported
 from mmort.detect.checkpoint import MAX_LISTED, load_checkpoint
@@ -180,7 +180,7 @@ def _palette(palette: Any, count: int) -> tuple[tuple[int, int, int], ...] | Non
 
 def _import_parts(config: Config, package: Package) -> None:
     """Import the packages that the config names, in ``custom_imports`` or before a type, if they are OpenMMLab's."""
-    packages = PACKAGES | {PARTS.module: PARTS}
+    packages = PACKAGES | {MMDETECTION.module: MMDETECTION}
     entry = config.get("custom_imports") or {}
     names = entry.get("imports", ()) if isinstance(entry, Mapping) else ()
     for name in (names,) if isinstance(names, str) else names:
@@ -192,7 +192,7 @@ def _import_parts(config: Config, package: Package) -> None:
             )
         import_package(packages[module])
     if any(kind.startswith("mmdet.") for kind in _types(DetectorConfig(config).outer_model)):
-        import_package(PARTS)
+        import_package(MMDETECTION)
 
 
 def _types(value: Any) -> Iterator[str]:

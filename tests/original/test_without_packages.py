@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mmort.cli import main
-from mmort.configs.packages import PACKAGES, PARTS, package_of
+from mmort.configs.packages import MMDETECTION, PACKAGES, package_of
 from mmort.detect import unsupported
 from mmort.detect.export import ExportOptions
 from mmort.original import export, shims
@@ -92,7 +92,7 @@ def test_options_of_detectors(config, tmp_path, options, message):
         export(config, tmp_path / "x.pth", tmp_path / "o.onnx", ExportOptions(**options), progress=lambda line: None)
 
 
-@pytest.mark.parametrize("package", [PACKAGES["mmseg"], PARTS])
+@pytest.mark.parametrize("package", [PACKAGES["mmseg"], MMDETECTION])
 def test_a_package_that_is_missing(monkeypatch, package):
     monkeypatch.setitem(__import__("sys").modules, "mmengine", None)
     import_package.cache_clear()
