@@ -22,10 +22,13 @@ MAX_COLUMNS = 1 << 24
 
 _CONVOLUTION = torch.ops.aten.convolution.default
 _SIGMOID = torch.ops.aten.sigmoid.default
-_SUMS = _CONVOLUTION, *(getattr(torch.ops.aten, name).default for name in ("addmm", "baddbmm", "bmm", "mm"))
+_MEANS = torch.ops.aten.mean.default, torch.ops.aten.mean.dim
+_SUMS = _CONVOLUTION, *_MEANS, *(getattr(torch.ops.aten, name).default for name in ("addmm", "baddbmm", "bmm", "mm"))
+"""Operators that add up terms, which ONNX Runtime does in order, or in blocks, and torch in a tree."""
 
 _ARITHMETIC = {
-    "aten": "add addmm baddbmm bmm convolution cos div exp log mm mul pow rsqrt sigmoid sin _softmax sqrt sub tanh",
+    "aten": "add addmm baddbmm bmm convolution cos div exp log mean mm mul pow rsqrt sigmoid sin _softmax sqrt sub "
+    "tanh",
     "mmort": "deform_conv2d modulated_deform_conv2d multi_scale_deformable_attention roi_align",
 }
 ROUNDED = frozenset(f"{namespace}::{name}" for namespace, names in _ARITHMETIC.items() for name in names.split())
@@ -38,9 +41,6 @@ _NORMALIZATIONS = (
     *(getattr(torch.ops.aten, name).default for name in ("native_batch_norm", "_native_batch_norm_legit_no_training")),
 )
 """Operators that subtract a mean: rounding of their input counts, which may be far larger than its deviation."""
-
-_MEANS = torch.ops.aten.mean.default, torch.ops.aten.mean.dim
-"""Means, whose terms ONNX Runtime sums up in order, and torch in a tree."""
 
 _GATES = torch.ops.aten.silu.default, torch.ops.aten.gelu.default
 """Products of a number and a sigmoid of it."""
@@ -73,17 +73,12 @@ def rounded_otherwise(seed: int) -> Intercepted:
                 results[0].add_(noise(results[0]).mul_(_size_of_means(arguments_by_name(func, args, kwargs), *results)))
             return results
         result = func(*args, **kwargs)
-        if func in _MEANS and result.dtype == torch.float32 and args[0].numel():
-            arguments = arguments_by_name(func, args, kwargs)
-            axes, keep = arguments.get("dim") or [*range(args[0].ndim)], arguments.get("keepdim", False)
-            size = args[0].square().mean(axes, keep).sqrt_() * _of_order(args[0].numel() // result.numel())
-            return noise(result).mul_(result.abs().add_(size)).add_(result)
         if func in _GATES and result.dtype == torch.float32:
             return noise(result).mul_(result.abs() + args[0].abs() / 4).add_(result)
         if func._schema.name not in ROUNDED or func._schema.is_mutable or result.dtype != torch.float32:
             return result
         if func in _SUMS and result.numel():
-            return noise(result).mul_(result.abs().add_(_size_of_terms(func, args))).add_(result)
+            return noise(result).mul_(result.abs().add_(_size_of_terms(func, args, kwargs))).add_(result)
         if func is _SIGMOID:  # ONNX Runtime adds a half last, so that a tiny result is as far off as a large one
             return noise(result).mul_(result + 0.25).add_(result).clamp_(0, 1)
         scaled = result * GRID
@@ -109,14 +104,19 @@ class _Noise:
         return torch.cat(rows).reshape(tensor.shape)
 
 
-def _size_of_terms(func: Any, args: Sequence[Any]) -> Tensor:
-    """Return how large the terms of a sum of products are together, for each output; they may cancel each other.
+def _size_of_terms(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensor:
+    """Return how large the terms of a mean or of a sum of products are, for each output; they may cancel each other.
 
     Of many terms in order, each sum is rounded, and sums grow.
     """
     if func is _CONVOLUTION:
         weight, groups = args[1], args[8]
         terms, size = weight[0].numel(), _size_in_convolution(args[0], weight, args[6], groups)
+    elif func in _MEANS:
+        arguments = arguments_by_name(func, args, kwargs)
+        input, axes = arguments["self"], arguments.get("dim") or [*range(args[0].ndim)]
+        size = input.square().mean(axes, arguments.get("keepdim", False)).sqrt()
+        terms = input.numel() // size.numel()
     else:
         input, weight = args[-2:]
         norms = weight.norm(dim=-2, keepdim=weight.ndim > 2)
@@ -130,7 +130,7 @@ def _of_order(terms: int) -> float:
 
 
 def _size_of_means(arguments: Mapping[str, Any], result: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
-    """Return how large what a normalization subtracts is where it has many terms, for each output; 0 where it has few.
+    """Return the size of the mean that a normalization of many numbers subtracts, for each output; 0 for few numbers.
 
     Its rounding is divided by the deviation, and multiplied by a weight.
     """

@@ -85,7 +85,7 @@ def problems(program: Program, artifact: Artifact, *, definitions: bool = False)
     for name, text, nodes in unknown:
         own = not numbers.name(name) and name not in replacing and not _lacks_a_number(nodes, small)
         yield Problem(text, name if own else None)
-    for text in _missing_limits(regions, small):
+    for text in _missing_limits(regions, artifact.model.graph.node, small):
         yield Problem(text)
     for node in artifact.model.graph.node:
         nodes = regions.of_node(node)
@@ -94,12 +94,14 @@ def problems(program: Program, artifact: Artifact, *, definitions: bool = False)
                 yield Problem(f"{node.op_type} {node.output[0]} {problem}")
 
 
-def _missing_limits(regions: _Regions, constants: Sequence[tuple[_Array, set[fx.Node]]]) -> Iterator[str]:
+def _missing_limits(
+    regions: _Regions, nodes: Iterable[onnx.NodeProto], constants: Sequence[tuple[_Array, set[fx.Node]]]
+) -> Iterator[str]:
     """Yield the limits of torch's calls that no constant of their translations is: inputs seldom reach some of them.
 
     The `constants` have the nodes that read them.
     """
-    translated = {inner for node in regions.computing() for inner in regions.of_node(node)}
+    translated = {call for node in nodes if node.op_type != "Constant" for call in regions.of_node(node)}
     for call in regions.program.nodes:
         if call not in translated or getattr(call.target, "overloadpacket", None) not in _CLAMPS:
             continue
@@ -324,15 +326,10 @@ class _Regions:
             for inner in structure.nested([node]):
                 for name in inner.input:
                     self.readers[name].append(node)
-        self._graph = model.graph
         initializers = {tensor.name for tensor in model.graph.initializer}
         self._names = {name for node in model.graph.node for name in node.output} | initializers
         self._nodes_in_file = {program.sources[name].node for name in self._names if name in program.sources}
         self._of_outputs: dict[str, list[fx.Node]] = {}
-
-    def computing(self) -> Iterator[onnx.NodeProto]:
-        """Yield the nodes of the file, but those of constants."""
-        return (node for node in self._graph.node if node.op_type != "Constant")
 
     def reading(self, name: str) -> list[fx.Node]:
         """Return the nodes of the program whose translations read a value."""
