@@ -349,7 +349,7 @@ def _flattened(data: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _wrappers(data: Any) -> Iterator[str]:
-    """Yield the types of data sets that hold others, from outside."""
+    """Yield the types of data sets that wrap another one, the outermost first."""
     if isinstance(data, (list, tuple)):
         for item in data:
             yield from _wrappers(item)

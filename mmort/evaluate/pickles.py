@@ -152,7 +152,7 @@ class _StorageUnpickler(pickle.Unpickler):
 
 
 def _filled(value: Any, seen: dict[int, Any]) -> Any:
-    """Return a value with arrays in place of their stand-ins; `seen` has the results by the values' identities."""
+    """Return a value with arrays in place of their stand-ins; `seen` maps identities of values to results."""
     if isinstance(value, _Array):
         return value.array
     if not isinstance(value, (list, tuple, dict)):

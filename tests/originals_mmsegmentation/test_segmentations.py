@@ -146,7 +146,7 @@ def test_networks(images, tmp_path, network, capsys):
 
 
 def test_a_network_that_takes_windows_only(images, tmp_path):
-    """BEiT has a bias for each pair of a window's places; with ``--dynamic-export`` that is an error."""
+    """BEiT has a bias for each pair of a window's positions; with ``--dynamic-export`` its export fails."""
     config, lines = digits.config(tmp_path, "BEiT", root=images, test_cfg=SLIDE), []
     model, settings = original.build(config)
     original.save(model, settings, tmp_path / "x.pth")
