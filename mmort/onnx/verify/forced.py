@@ -208,11 +208,6 @@ class ForcedFile:
             given[source.node][source.item] = torch.from_numpy(fed.get(name, values[name]))
         return given
 
-    def heads(self, args: Sequence[Any]) -> dict[str, NDArray[Any]]:
-        """Return the values of heads that the file computes of some arguments."""
-        values = self._values(args, {})
-        return {name: values[name] for name in self._heads}
-
     def _values(self, args: Sequence[Any], fed: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Run the file; return its values at all cuts, by name."""
         tensors = [leaf for leaf in torch.utils._pytree.tree_leaves(tuple(args)) if isinstance(leaf, Tensor)]

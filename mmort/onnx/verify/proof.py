@@ -133,7 +133,7 @@ def prove(
         The rows of all comparisons; if a size differs, only those of the sizes.
     """
     runs = _Runs(artifact, program, module, inputs, heads, portable, begin, end_to_end)
-    rows = list(runs.sizes(noisy))
+    rows = list(runs.sizes())
     if Report(tuple(rows)).ok:
         rows += runs.without_library()
         rows += runs.everywhere(noisy)
@@ -173,8 +173,8 @@ class _Runs:
         smallest = index_of_smallest(inputs)
         self._inputs = [inputs[smallest], *inputs[:smallest], *inputs[smallest + 1 :]]
         self._compared = "choices, heads and outputs" if heads else "choices and outputs"
-        self._heads_of: list[Mapping[str, NDArray[Any]]] = []
-        """The outputs of heads, of the smallest inputs and of each noisy view."""
+        self._head_values: Mapping[str, NDArray[Any]] = {}
+        """The outputs of heads for the smallest inputs."""
 
     def constants(self) -> Iterator[ProofRow]:
         """Compare what inputs hardly show; a translation's own constants are shown by runs with another number."""
@@ -204,12 +204,12 @@ class _Runs:
             changed = self._opened(
                 self._artifact.with_constant(name, change), everywhere=True, own_library=not self._inlined
             )
-            ran = _run(changed, self._inputs[0], self._heads_of[0], exact=True)
+            ran = _run(changed, self._inputs[0], self._head_values, exact=True)
         except _Refused:
             return True
         return any(comparison.problem for comparison in ran.comparisons)
 
-    def sizes(self, noisy: Sequence[Noisy]) -> Iterator[ProofRow]:
+    def sizes(self) -> Iterator[ProofRow]:
         """Run all inputs, the smallest first: model, program and the file as it is, whose heads are kept."""
         try:
             shipped = self._opened(own_library=not self._inlined)
@@ -227,15 +227,10 @@ class _Runs:
                 yield refused.row()
                 continue
             if not index:
-                self._heads_of.append(ran.heads)
+                self._head_values = ran.heads
             if ran.expected:
                 expected_by_name = {name: as_array(value) for name, value in zip(names, ran.expected, strict=True)}
                 self._end_to_end(args, ran.outputs, expected_by_name)
-        for view in noisy:
-            try:
-                self._heads_of.append(_with_noise(shipped.heads(view.args), view))
-            except Exception as error:
-                yield _Refused(shapes_text(view.args), one_line(error)).row()
 
     def without_library(self) -> Iterator[ProofRow]:
         """Run all inputs without mmort's library, which a portable file does not need."""
@@ -255,10 +250,10 @@ class _Runs:
         args = self._inputs[0]
         try:
             everywhere = self._opened(everywhere=True, own_library=not self._inlined)
-            ran = _run(everywhere, args, self._heads_of[0], exact=True)
+            ran = _run(everywhere, args, self._head_values, exact=True)
             yield from _of_run(args, "all values", ran.comparisons)
-            for view, heads in zip(noisy, self._heads_of[1:], strict=True):
-                ran = _run(everywhere, view.args, heads, exact=False)
+            for view in noisy:
+                ran = _run(everywhere, view.args, _with_noise(self._head_values, view), exact=False)
                 yield from _of_run(view.args, f"all values, {view.label}", ran.comparisons, view.view)
         except _Refused as refused:
             yield refused.row()
