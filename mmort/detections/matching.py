@@ -67,17 +67,15 @@ def match_detections(
     matches = np.full(len(expected_dets), -1)
     free = np.ones(len(dets), bool)
     for index in np.argsort(-expected_dets[:, -1], kind="stable"):
-        distance = boxes.distances(dets, expected_dets[index])
-        candidates = (
-            free
-            & (labels == expected_labels[index])
-            & (distance <= box_tolerance[index])
-            & (np.abs(dets[:, -1] - expected_dets[index, -1]) <= score_tolerance[index])
-        )
+        alike = free & (labels == expected_labels[index])
+        alike &= np.abs(dets[:, -1] - expected_dets[index, -1]) <= score_tolerance[index]
         if is_equal is not None:
-            candidates &= is_equal(int(index))
-        if candidates.any():
-            nearest = np.flatnonzero(candidates)[distance[candidates].argsort(kind="stable")]
+            alike &= is_equal(int(index))
+        candidates = np.flatnonzero(alike)  # of thousands a few: corners of rotated boxes take long
+        distance = boxes.distances(dets[candidates], expected_dets[index])
+        near = distance <= box_tolerance[index]
+        if near.any():
+            nearest = candidates[near][distance[near].argsort(kind="stable")]
             if overlaps is not None and len(nearest) > 1:
                 nearest = nearest[[overlaps(nearest, int(index)).argmax()]]
             matches[index] = nearest[0]
