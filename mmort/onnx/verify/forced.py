@@ -191,7 +191,8 @@ class ForcedFile:
                 problems = [comparison for comparison in comparisons.values() if comparison.problem]
                 if problems and all(comparison.factor < np.inf for comparison in problems):
                     values = self._values(args, fed)
-                    self.program.run(args, self._given(values, fed), compare, seed=seed)
+                    wrong = [self.program.sources[comparison.name] for comparison in problems]
+                    self.program.run(args, self._given(values, fed), compare, seed=seed, only=wrong)
         except Exception:
             if not any(comparison.problem for comparison in comparisons.values()):
                 raise

@@ -161,6 +161,7 @@ class Program:
         rounded: bool = True,
         plain: bool = False,
         seed: int = 0,
+        only: Iterable[Source] | None = None,
     ) -> list[Value]:
         """Run the program from cut to cut.
 
@@ -181,6 +182,9 @@ class Program:
             Whether to run the program from end to end beside.
         seed : int, default 0
             That of the rounding.
+        only : iterable of Source, optional
+            The cuts to compare, by default all.  Only what they are computed from is computed then, up to the cuts
+            before them.
 
         Returns
         -------
@@ -191,7 +195,8 @@ class Program:
         with torch.no_grad():
             for node, value in self._placeholders(args):
                 run.set(node, value)
-            for node in self.nodes:
+            nodes = self.nodes if only is None else run.go_on_from_cuts(only)
+            for node in nodes:
                 run.step(node)
         return run.outputs
 
@@ -246,6 +251,23 @@ class _Run:
         for item in given:
             tensor = _tensor(value)
             self._compare(Cut(Source(node, item), tensor, tensor, tensor, (), given))
+
+    def go_on_from_cuts(self, only: Iterable[Source]) -> list[fx.Node]:
+        """Set the values of cuts that others go on from; return the nodes that are left to compute for these others."""
+        wanted = {source.node for source in only}
+        needed: set[fx.Node] = set()
+        climbing = list(wanted)
+        while climbing:
+            node = climbing.pop()
+            if node in needed or node in self.streams.forced:
+                continue
+            if node not in wanted and None in (given := self._given.get(node, {})):
+                self.streams.set(node, _replaced(node.meta["val"], None, given[None]))
+                continue
+            needed.add(node)
+            same = self._program.same[node]
+            climbing += node.all_input_nodes if same is node else [same]
+        return [node for node in self._program.nodes if node in needed]
 
     def step(self, node: fx.Node) -> None:
         """Compute a node in all runs, compare it if it is a cut, and free what no later node reads."""
