@@ -4,12 +4,14 @@ import json
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import torch
 
+import mmort.onnx
 from mmort.detect.loading import PARTS
-from mmort.detect.parts.layers import convolution
-from tests.detect import part_cases
+from mmort.detect.parts.layers import ConvModule, convolution
+from tests.detect import part_cases, two_stage_cases
 
 RECORDED = json.loads((Path(__file__).parents[1] / "data" / "detect" / "parts.json").read_text())
 
@@ -29,6 +31,38 @@ def test_parts_compute_what_mmdetections_do(kind, name, config):
         assert expected_size > 1e-3
         assert size == pytest.approx(expected_size, rel=1e-4)
         np.testing.assert_allclose(values, expected_values, rtol=0, atol=3e-4 * expected_size)
+
+
+class OverBoxes(torch.nn.Module):
+    """A convolution with a normalization, over the features of as many boxes as an image has."""
+
+    def __init__(self, **norm_cfg):
+        super().__init__()
+        self.layer = ConvModule(3, 4, 3, padding=1, norm_cfg=norm_cfg)
+
+    def forward(self, features):
+        return self.layer(features[features.amax((1, 2, 3)) > 0])
+
+
+@pytest.mark.parametrize(
+    "exporter",
+    [{}, {"exporter": "legacy", "opset_version": 11}, {"exporter": "legacy", "opset_version": 17}],
+    ids=["dynamo", "legacy, 11", "legacy, 17"],
+)
+@pytest.mark.parametrize("kind", ["BN", "SyncBN"])
+def test_normalizations_over_boxes(tmp_path, kind, exporter):
+    """A batch normalization of torch asks whether there are any boxes, which a program for any number cannot answer."""
+    torch.manual_seed(0)
+    module = OverBoxes(type=kind).eval()
+    two_stage_cases.fill(module)
+    features = torch.randn(4, 3, 5, 5)
+    checks = [(torch.randn(7, 3, 5, 5),), (-features.abs()[:2],)]  # without a box, too
+    file, axes = tmp_path / "boxes.onnx", ({0: "n"},)
+    report = mmort.onnx.export(module, (features,), file, dynamic_shapes=axes, check_sizes=checks, **exporter)
+    assert report.ok
+    nodes = [node.op_type for node in onnx.load(file).graph.node]
+    assert "Conv" in nodes
+    assert "BatchNormalization" not in nodes  # it is folded into the convolution
 
 
 @pytest.mark.parametrize("temperature", ["tempearture", "temperature"])  # MMDetection's and its fork's spelling
