@@ -1,6 +1,7 @@
 """Backbones and necks against MMDetection's own modules: names, shapes, and numbers recorded from them."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +64,51 @@ def test_normalizations_over_boxes(tmp_path, kind, exporter):
     nodes = [node.op_type for node in onnx.load(file).graph.node]
     assert "Conv" in nodes
     assert "BatchNormalization" not in nodes  # it is folded into the convolution
+
+
+SABL = {"type": "SABLHead", "num_classes": 3}
+OF_SABL = "of bbox_head 'SABLHead' must be"
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "message"),
+    [
+        (
+            "backbone",
+            {**part_cases.BACKBONES["trident"], "trident_dilations": [1, 2]},
+            "trident_dilations of backbone 'TridentResNet' must have num_branch = 3 entries, got 2",
+        ),
+        (
+            "backbone",
+            {**part_cases.BACKBONES["trident"], "test_branch_idx": 3},
+            "test_branch_idx of backbone 'TridentResNet' must be one of the 3 branches, got 3",
+        ),
+        ("neck", {**part_cases.NECKS["nas_fpn"], "num_outs": 4}, "neck.num_outs must be 5 for NASFPN, got 4"),
+        (
+            "neck",
+            {**part_cases.NECKS["nas_fpn"], "in_channels": [8] * 7},
+            "neck.in_channels must have at most 5 levels from start_level to end_level for NASFPN, got 6",
+        ),
+        (
+            "bbox_head",
+            {**SABL, "reg_class_agnostic": False},
+            f"reg_class_agnostic {OF_SABL} True, got False",
+        ),
+        (
+            "bbox_head",
+            {**SABL, "reg_feat_up_ratio": 1},
+            f"reg_feat_up_ratio {OF_SABL} an integer of at least 2, got 1",
+        ),
+        (
+            "bbox_head",
+            {**SABL, "roi_feat_size": 6},
+            f"roi_feat_size * reg_feat_up_ratio {OF_SABL} num_buckets of its bbox_coder, 14, got 6 * 2",
+        ),
+    ],
+)
+def test_parts_that_are_refused(kind, config, message):
+    with pytest.raises(ValueError, match=rf"^detect\.build: .*{re.escape(message)}$"):
+        PARTS.build(kind, config)
 
 
 @pytest.mark.parametrize("temperature", ["tempearture", "temperature"])  # MMDetection's and its fork's spelling

@@ -99,6 +99,8 @@ def test_images_that_are_read_otherwise(spots):
             ValueError, match=f"PosePredictor: preprocessing of poses must have {name}=.* got {value!r}"
         ):
             PosePredictor(spots, preprocessing=settings)
+    with pytest.raises(ValueError, match="PosePredictor: preprocessing of poses must have a size, got None"):
+        PosePredictor(spots, preprocessing=Preprocessing())
 
 
 def test_what_is_measured_of_detections_only(spots, image, tmp_path):
