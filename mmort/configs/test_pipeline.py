@@ -323,7 +323,7 @@ class CenterPad(Step):
     test_mode: bool = False
     test_pad_mode: Sequence[Any] | None = None
     test_pad_add_pix: int = 0
-    mean: Sequence[float] | None = None
+    mean: Sequence[float]
     to_rgb: bool = False
 
     ignored: ClassVar = {
@@ -349,10 +349,8 @@ class CenterPad(Step):
         return int(self.test_pad_mode[1])
 
     @property
-    def value(self) -> tuple[float, float, float] | None:
-        """Of blue, green and red; None for what becomes 0 when it is normalized."""
-        if self.mean is None:
-            return None
+    def value(self) -> tuple[float, float, float]:
+        """Of blue, green and red."""
         values = tuple(self.mean)
         if len(values) != 3:
             raise ValueError(f"preprocessing: mean of RandomCenterCropPad must be 3 numbers, got {values}")

@@ -153,6 +153,7 @@ def test_configs_of_mmdetection_3():
 RESIZE = {"type": "Resize", "scale": (6, 8)}
 PAD = {"type": "Pad", "size_divisor": 4}
 NORMALIZE = {"type": "Normalize", "mean": [1, 2, 3], "std": [2, 2, 2]}
+CENTER_PAD = {"test_mode": True, "mean": [0, 0, 0], "std": [1, 1, 1], "to_rgb": True}
 
 
 @pytest.mark.parametrize(
@@ -164,7 +165,7 @@ NORMALIZE = {"type": "Normalize", "mean": [1, 2, 3], "std": [2, 2, 2]}
         ([NORMALIZE, RESIZE], "Resize of the test pipeline is not supported after Normalize"),
         ([RESIZE, NORMALIZE, NORMALIZE], "Normalize of the test pipeline is not supported after Normalize"),
         (
-            [RESIZE, {"type": "RandomCenterCropPad", "test_pad_mode": ["logical_or", 3], "test_mode": True}],
+            [RESIZE, {"type": "RandomCenterCropPad", "test_pad_mode": ["logical_or", 3], **CENTER_PAD}],
             "RandomCenterCropPad after Resize is not supported",
         ),
         ([RESIZE, LOAD], "LoadImageFromFile of the test pipeline is not supported after Resize"),
@@ -271,9 +272,6 @@ def test_settings_round_trip_through_json():
         assert Preprocessing.from_dict(json.loads(json.dumps(settings.to_dict()))) == settings
 
 
-CENTER_PAD = {"test_mode": True, "mean": [0, 0, 0], "std": [1, 1, 1], "to_rgb": True}
-
-
 @pytest.mark.parametrize(
     ("step", "message"),
     [
@@ -308,6 +306,10 @@ CENTER_PAD = {"test_mode": True, "mean": [0, 0, 0], "std": [1, 1, 1], "to_rgb": 
         (
             {"type": "RandomCenterCropPad", "test_pad_mode": ["size_divisor", 127], **CENTER_PAD},
             "'logical_or' only",
+        ),
+        (
+            {"type": "RandomCenterCropPad", "test_mode": True, "test_pad_mode": ["logical_or", 127]},
+            "step RandomCenterCropPad of the test pipeline must have mean",
         ),
     ],
 )
