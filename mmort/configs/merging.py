@@ -14,7 +14,8 @@ def merge(new: Any, old: Any, source: str, *, into_lists: bool = False) -> Any:
     Parameters
     ----------
     new, old : dict
-        The config, from which ``_delete_`` entries are removed, and its base, which is not changed.
+        The config, from which ``_delete_`` entries are removed where the base has the key, as MMEngine does it, and
+        its base, which is not changed.
     source : str
         What `new` was read from, for messages.
     into_lists : bool, default False

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mmort.configs.errors import ConfigError
+from mmort.configs.merging import plain
 from mmort.configs.schema import suggested
 
 
@@ -49,7 +50,7 @@ def parse_options(options: Iterable[str]) -> dict[str, Any]:
 
 
 def nested(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn dotted keys into nested dictionaries."""
+    """Turn dotted keys into nested dictionaries, which can be changed without changing the options."""
     result: dict[str, Any] = {}
     for name, value in options.items():
         *outer, last = name.split(".")
@@ -58,7 +59,7 @@ def nested(options: Mapping[str, Any]) -> dict[str, Any]:
             target = target.setdefault(key, {})
             if not isinstance(target, dict):
                 raise ConfigError(f"options: {name} needs entries in {key}, which is set to a value")
-        target[last] = value
+        target[last] = plain(value)
     return result
 
 

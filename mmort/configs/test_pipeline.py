@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -323,7 +324,7 @@ class CenterPad(Step):
     test_mode: bool = False
     test_pad_mode: Sequence[Any] | None = None
     test_pad_add_pix: int = 0
-    mean: Sequence[float] | None = None
+    mean: Sequence[float]
     to_rgb: bool = False
 
     ignored: ClassVar = {
@@ -349,10 +350,8 @@ class CenterPad(Step):
         return int(self.test_pad_mode[1])
 
     @property
-    def value(self) -> tuple[float, float, float] | None:
-        """Of blue, green and red; None for what becomes 0 when it is normalized."""
-        if self.mean is None:
-            return None
+    def value(self) -> tuple[float, float, float]:
+        """Of blue, green and red."""
         values = tuple(self.mean)
         if len(values) != 3:
             raise ValueError(f"preprocessing: mean of RandomCenterCropPad must be 3 numbers, got {values}")
@@ -599,9 +598,14 @@ def padding_value(kind: str, pad_val: Any, channels: int, *, version_3: bool) ->
     if isinstance(values, (int, float)):
         further_value = values if version_3 and isinstance(values, int) else 0
         values = (values, *(further_value,) * (channels - 1))
-    if not isinstance(values, (tuple, list)) or len(values) != channels:
-        raise ValueError(f"preprocessing: pad_val of {kind} must be a number or {channels} numbers, got {pad_val}")
+    if not isinstance(values, (tuple, list)) or len(values) != channels or not all(map(_is_finite, values)):
+        raise ValueError(f"preprocessing: pad_val of {kind} must be 1 or {channels} finite numbers, got {pad_val}")
     return tuple(map(float, values))
+
+
+def _is_finite(value: Any) -> bool:
+    """Return whether a value is a number that a float can be."""
+    return isinstance(value, (int, float)) and abs(value) <= sys.float_info.max
 
 
 def _side_of(kind: str, scale: Any) -> int:

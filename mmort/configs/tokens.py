@@ -228,6 +228,11 @@ def _bert_input(prompt: Prompt, tokenizer: Tokenizer, limits: TextLimits, closed
             f"texts must have at most {limits.max_text_len} tokens together (max_text_len of contrastive_cfg), "
             f"got {len(ids)}"
         )
+    if limits.sub_sentence_ends is None and count > limits.max_positions:
+        raise ValueError(
+            f"texts must have at most {limits.max_positions} tokens together (max_position_embeddings of "
+            f"language_model), got {count}"
+        )
     if positions.max() >= limits.max_positions:
         raise ValueError(
             f"texts must have names of less than {limits.max_positions} tokens, got one of {positions.max()}"

@@ -73,5 +73,4 @@ def _merged(new: Any, old: Any) -> Any:
     if not isinstance(old, dict):
         return entries
     kept = {} if new.get("_delete_") else old
-    changed = {key: _merged(value, kept[key]) if key in kept else value for key, value in entries.items()}
-    return {**kept, **changed}
+    return {**kept, **{key: _merged(value, kept.get(key)) for key, value in entries.items()}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from mmort.contract.checks import is_number
 from mmort.limits import MAX_PADDING_STEP
 
 
@@ -49,6 +50,9 @@ class Padding:
     margin: float = 0.0
 
     def __post_init__(self) -> None:
+        channels = self.value if isinstance(self.value, (tuple, list)) else [self.value]
+        if self.value is not None and not all(map(is_number, channels)):
+            raise ValueError(f"preprocessing: padding.value must be finite numbers of float32, got {self.value}")
         if isinstance(self.value, (tuple, list)):
             values = tuple(map(float, self.value))
             object.__setattr__(self, "value", values[0] if len(set(values)) == 1 else values)

@@ -136,8 +136,7 @@ def _settings(
             raise ValueError("preprocessing: RandomCenterCropPad after Resize is not supported")
         if channels != 3:
             raise ValueError(f"preprocessing: RandomCenterCropPad is for 3 channels, got {channels}")
-        padding = Padding(value=step.value)
-        return {"pad_or": step.pad_or, "pad_add": step.test_pad_add_pix, "padding": padding}
+        return {"pad_or": step.pad_or, "pad_add": step.test_pad_add_pix, "padding": Padding(value=step.value)}
     assert isinstance(step, Pad)
     return _pad(step, before, channels, version_3=version_3)
 
@@ -244,8 +243,6 @@ def _model_settings(step: DataPreprocessor, before: dict[str, Any], channels: in
             raise ValueError("preprocessing: Pad beside a size of the data_preprocessor is not supported")
         settings["padding"] = Padding(size=step.padding_size)
     if step.pad_size_divisor is not None:
-        if before.get("size_divisor", 1) != 1:
-            raise ValueError("preprocessing: Pad after Normalize beside pad_size_divisor is not supported")
         settings["size_divisor"] = step.pad_size_divisor
     return settings
 

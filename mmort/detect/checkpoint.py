@@ -246,9 +246,7 @@ def _text_width(dtype: Any) -> int:
 
 
 def _characters(content: Any) -> str:
-    """Return the characters of a numpy array of text from its bytes, which pickles of old protocols have as text."""
-    if isinstance(content, _StandIn) and content.arguments and isinstance(content.arguments[0], str):
-        content = content.arguments[0].encode("latin1", "replace")
+    """Return the characters of a numpy array of text from its bytes."""
     try:
         return content.decode("utf-32-le") if isinstance(content, bytes) else ""
     except UnicodeDecodeError:
@@ -258,7 +256,7 @@ def _characters(content: Any) -> str:
 # Classes of what MMDetection's checkpoints hold beside tensors: configs, logs with statistics, dates, paths.
 _SKIPPED = re.compile(
     r"(addict|argparse|datetime|mmcv|mmdet|mmengine|numpy|pathlib)\..+"
-    r"|_codecs\.encode|builtins\.getattr|collections\.(deque|defaultdict)"
+    r"|builtins\.getattr|collections\.(deque|defaultdict)"
 )
 
 

@@ -62,7 +62,8 @@ def build(config: Config, parts: Parts = PARTS) -> Detector:
             layout, "MMRotate suppresses boxes in the original image, where rotated ones overlap otherwise"
         )
     set_receptive_fields(detector, layout.custom_hooks)
-    return detector.eval().requires_grad_(False)
+    detector.eval()  # whose result is None where a detector's own train() returns nothing
+    return detector.requires_grad_(False)
 
 
 def load(

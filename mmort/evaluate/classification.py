@@ -38,14 +38,14 @@ class ClassificationOptions:
     thrs: float | Sequence[float | None] | None = 0.0
 
     @property
-    def counts(self) -> tuple[int, ...]:
+    def counts(self) -> tuple[Any, ...]:
         """The numbers of classes."""
-        return (self.topk,) if isinstance(self.topk, int) else tuple(self.topk)
+        return _tuple(self.topk)
 
     @property
-    def thresholds(self) -> tuple[float | None, ...]:
+    def thresholds(self) -> tuple[Any, ...]:
         """The thresholds."""
-        return (self.thrs,) if self.thrs is None or isinstance(self.thrs, (int, float)) else tuple(self.thrs)
+        return _tuple(self.thrs)
 
 
 class ClassificationDataset(Dataset):
@@ -127,12 +127,17 @@ class ClassificationDataset(Dataset):
 def _options(options: Mapping[str, Any], classes: int) -> ClassificationOptions:
     """Return options of the metric; ValueError if one is unknown or out of range."""
     chosen = ClassificationOptions(**option_values(ClassificationOptions, options))
-    for top in chosen.counts:
-        if not isinstance(top, Integral) or not 1 <= top <= classes:
-            raise ValueError(f"evaluate: topk must be from 1 to the number of classes, {classes}, got {top}")
-    if not all(threshold is None or isinstance(threshold, Real) for threshold in chosen.thresholds):
-        raise ValueError(f"evaluate: thrs must be numbers or None, got {chosen.thrs}")
+    counts, thresholds = chosen.counts, chosen.thresholds
+    if not counts or not all(isinstance(count, Integral) and 1 <= int(count) <= classes for count in counts):
+        raise ValueError(f"evaluate: topk must be from 1 to the number of classes, {classes}, got {chosen.topk!r}")
+    if not thresholds or not all(threshold is None or isinstance(threshold, Real) for threshold in thresholds):
+        raise ValueError(f"evaluate: thrs must be numbers or None, got {chosen.thrs!r}")
     return chosen
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    """Return the elements of a sequence, or a single value."""
+    return tuple(value) if isinstance(value, (list, tuple)) else (value,)
 
 
 def _of_list(file: str | os.PathLike[str]) -> list[tuple[str, int]]:

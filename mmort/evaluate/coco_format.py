@@ -107,9 +107,24 @@ def is_box(value: Any) -> bool:
     return len(edges) == 4 and min(edges[2:]) >= 0
 
 
+def is_detected_box(value: Any) -> bool:
+    """Return whether a value begins with a detector's box: x, y, width, height."""
+    if not isinstance(value, list) or len(value) < 4:
+        return False
+    return all(edge is not None and abs(edge) <= MAX_COCO_COORDINATE for edge in map(number, value[:4]))
+
+
+def is_score(value: Any) -> bool:
+    """Return whether a value can be the score of a detection."""
+    score = number(value)
+    return score is not None and abs(score) <= float(np.finfo(np.float32).max)
+
+
 def is_keypoints(value: Any) -> bool:
     """Return whether a value has x, y and visibility of one keypoint or more."""
-    return isinstance(value, list) and len(value) > 0 and len(value) % 3 == 0 and all(map(_is_number, value))
+    if not isinstance(value, list) or not value or len(value) % 3:
+        return False
+    return all(_is_number(part) and abs(part) <= MAX_COCO_COORDINATE for part in value)
 
 
 def _is_number(value: Any) -> bool:
@@ -127,6 +142,8 @@ _WORDS: dict[Check, str] = {
     is_area: "a finite number, not negative",
     is_keypoints: "finite numbers, three for each keypoint",
     is_box: "x, y, width, height: finite numbers, the last two not negative",
+    is_detected_box: "x, y, width, height: finite numbers",
+    is_score: "a number of float32",
 }
 """The requirement of each check, in words."""
 
@@ -193,7 +210,7 @@ def read_annotations(
     if is_list(annotations["images"]):
         _name_files(annotations["images"])
     for kind in required.keys() & annotations.keys():
-        _check_objects(path, kind, annotations[kind], required[kind], optional.get(kind, {}))
+        check_objects(path, kind, annotations[kind], required[kind], optional.get(kind, {}))
     for index, image in enumerate(annotations["images"]):
         if math.prod(number(image.get(side)) or 1 for side in ("height", "width")) > MAX_ANNOTATED_PIXELS:
             raise ValueError(f"evaluate: images[{index}] in {path} must have at most {MAX_ANNOTATED_PIXELS} pixels")
@@ -207,10 +224,10 @@ def _name_files(images: list[dict[str, Any]]) -> None:
             image["file_name"] = "/".join(image["coco_url"].split("/")[-2:])
 
 
-def _check_objects(
+def check_objects(
     path: Path, kind: str, objects: Any, required: Mapping[str, Check], optional: Mapping[str, Check]
 ) -> None:
-    """Refuse objects that are not in the format."""
+    """Refuse objects that are not in the format; the parameters are those of `read_annotations`."""
     if not is_list(objects):
         raise ValueError(f"evaluate: {kind} in {path} must be a list of objects")
     for index, entry in enumerate(objects):

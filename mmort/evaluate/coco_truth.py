@@ -60,9 +60,6 @@ class CocoTruth:
     segmentations: tuple[Any, ...]
     filled_areas: int
 
-    def __len__(self) -> int:
-        return len(self.images)
-
     @classmethod
     def of(cls, annotations: Mapping[str, Any], category_ids: Sequence[Id]) -> CocoTruth:
         """Normalise checked annotations; objects of other categories and of images that are not listed are left out.

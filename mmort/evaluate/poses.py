@@ -70,7 +70,7 @@ class PoseOptions:
         for name in ("keypoint_score_thr", "nms_thr", "thr"):
             if not isinstance(getattr(self, name), Real):
                 raise ValueError(f"evaluate: {name} must be a number, got {getattr(self, name)!r}")
-        if self.norm_item != "bbox" and list(self.norm_item) != ["bbox"]:
+        if self.norm_item not in ("bbox", ["bbox"], ("bbox",)):
             raise ValueError(f"evaluate: norm_item of PCK must be 'bbox', got {self.norm_item!r}")
 
 
@@ -128,12 +128,14 @@ class PoseDataset(Dataset):
             raise ValueError(f"evaluate: {text}")
         self._boxes = _boxes_of_annotations(annotations) if box_file is None else _boxes_of_file(Path(box_file))
         self._sigmas: tuple[float, ...] = ()  # of the file, which `predict` reads
+        self._needs_sigmas = True
 
     def check(self, metrics: Sequence[str], options: Mapping[str, Any]) -> None:
         """Refuse metrics and options that `score` does not have."""
         super().check(metrics, options)
         PoseOptions(**option_values(PoseOptions, options))
-        if "keypoints" in metrics:
+        self._needs_sigmas = "keypoints" in metrics
+        if self._needs_sigmas:
             coco_library()  # before anything is predicted
         if "pck" in metrics and any(boxes.keypoints is None for boxes in self._boxes.values()):
             raise ValueError("evaluate: pck is measured in the boxes of the annotations, but there is a box_file")
@@ -144,11 +146,11 @@ class PoseDataset(Dataset):
         Raises
         ------
         ValueError
-            If the predictor's file does not state how precisely people place its keypoints, or has other keypoints
-            than the data set.
+            If the predictor's file does not state how precisely people place its keypoints, which AP needs, or has
+            other keypoints than the data set.
         """
         names, self._sigmas = predictor.format.names, predictor.format.sigmas
-        if not self._sigmas:
+        if self._needs_sigmas and not self._sigmas:
             raise ValueError("evaluate: the file does not state the sigmas of its keypoints, by which AP is measured")
         for index, entry in enumerate(self._objects):
             if len(entry["keypoints"]) != 3 * len(names):
@@ -186,7 +188,7 @@ class PoseDataset(Dataset):
             return 0.0
         counted = np.concatenate(labelled)
         hits, counts = (np.concatenate(near) & counted).sum(axis=0), counted.sum(axis=0)
-        return float((hits[counts > 0] / counts[counts > 0]).mean())
+        return float((hits[counts > 0] / counts[counts > 0]).mean()) if counts.any() else 0.0
 
     def _precisions(self, results: Sequence[Any], chosen: PoseOptions) -> dict[str, float]:
         """Return the AP and AR of keypoints."""
@@ -282,14 +284,16 @@ def _boxes_of_file(path: Path) -> dict[Any, _Boxes]:
     """Return the boxes of the first category in a detector's results, by the ids of images."""
     try:
         results = json.loads(read_bytes("box file", path))
-        rows: dict[Any, list[tuple[Any, float]]] = {}
-        for row in results:
-            x, y, width, height = map(float, row["bbox"][:4])
-            if row["category_id"] == 1 and width > 0 and height > 0:
-                box = np.array([x, y, x + width, y + height], np.float32)
-                rows.setdefault(coco_format.id_key(row["image_id"]), []).append((box, float(row["score"])))
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"evaluate: {path} must have a detector's results in COCO's format: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"evaluate: {path} is not a JSON file: {error}") from None
+    coco_format.check_objects(path, "boxes", results, _REQUIRED_OF_BOXES, {})
+    rows: dict[Any, list[tuple[Any, float]]] = {}
+    for row in results:
+        x, y, width, height = (float(coco_format.number(edge) or 0) for edge in row["bbox"][:4])
+        if coco_format.id_key(row["category_id"]) == 1 and width > 0 and height > 0:
+            box = np.array([x, y, x + width, y + height], np.float32)
+            score = float(coco_format.number(row["score"]) or 0)
+            rows.setdefault(coco_format.id_key(row["image_id"]), []).append((box, score))
     return {
         key: _Boxes(
             np.stack([box for box, _ in found]), np.array([score for _, score in found], np.float32), (1,) * len(found)
@@ -365,5 +369,12 @@ _REQUIRED = {
     },
 }
 """The keys that each object of an annotation file must have, and their checks."""
+
+_REQUIRED_OF_BOXES = {
+    "image_id": coco_format.is_id,
+    "category_id": coco_format.is_id,
+    "bbox": coco_format.is_detected_box,
+    "score": coco_format.is_score,
+}
 
 _OPTIONAL = {"annotations": {"area": coco_format.is_area, "iscrowd": coco_format.is_flag}}

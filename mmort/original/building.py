@@ -116,7 +116,8 @@ def build(config: Config, package: Package) -> Original:
     try:
         with quiet():
             init_default_scope(package.module)
-            built: nn.Module = registry.MODELS.build(ConfigDict(model)).eval()
+            built: nn.Module = registry.MODELS.build(ConfigDict(model))
+            built.eval()  # whose result is None where a model's own train() returns nothing
     except Exception as error:  # of any code of the package
         raise ValueError(f"export: {package.name} cannot build the config's model: {_one_line(error)}") from error
     return Original(built.requires_grad_(False), config, package)
@@ -173,7 +174,7 @@ def _palette(palette: Any, count: int) -> tuple[tuple[int, int, int], ...] | Non
         return None
     try:
         colours = tuple((int(red), int(green), int(blue)) for red, green, blue in palette)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         return None
     return colours if all(0 <= level <= 255 for colour in colours for level in colour) else None
 
@@ -182,9 +183,14 @@ def _import_parts(config: Config, package: Package) -> None:
     """Import the packages that the config names, in ``custom_imports`` or before a type, if they are OpenMMLab's."""
     packages = PACKAGES | {MMDETECTION.module: MMDETECTION}
     entry = config.get("custom_imports") or {}
-    names = entry.get("imports", ()) if isinstance(entry, Mapping) else ()
-    for name in (names,) if isinstance(names, str) else names:
-        module = str(name).partition(".")[0]
+    if not isinstance(entry, Mapping):
+        raise ValueError(f"export: custom_imports must be a dict with imports, got {entry!r:.60}")
+    imports = entry.get("imports") or ()
+    names = (imports,) if isinstance(imports, str) else imports
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"export: imports of custom_imports must be text or a list of text, got {imports!r:.60}")
+    for name in names:
+        module = name.partition(".")[0]
         if module not in packages:
             raise ValueError(
                 f"export: custom_imports of {name!r} is not followed, as only OpenMMLab's packages are; "

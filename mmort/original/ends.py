@@ -10,9 +10,19 @@ import numpy as np
 import torch
 
 from mmort.configs.layout import DetectorConfig
+from mmort.configs.schema import Config, plain_type
 from mmort.images import Image, as_channels, resize
 from mmort.original.adapters import Adapter
 from mmort.original.building import described, quiet
+
+
+def steps_on_images(config: Config) -> list[Config]:
+    """Return the steps of a config's test pipeline but for annotations; ValueError if the first loads no image."""
+    steps = [step for step in DetectorConfig(config).test_steps if "Annotation" not in str(step["type"])]
+    if not steps or "LoadImage" not in str(steps[0]["type"]):
+        first = repr(plain_type(steps[0]["type"])) if steps else "none"
+        raise ValueError(f"export: the config's test pipeline must begin with LoadImageFromFile, got {first}")
+    return steps
 
 
 def prepared_by(adapter: Adapter, image: Image) -> tuple[torch.Tensor, Any]:
@@ -20,10 +30,7 @@ def prepared_by(adapter: Adapter, image: Image) -> tuple[torch.Tensor, Any]:
     from mmengine.dataset import Compose, pseudo_collate
     from mmengine.registry import init_default_scope
 
-    steps = [described(step) for step in DetectorConfig(adapter.original.config).test_steps]
-    steps = [step for step in steps if "Annotation" not in str(step["type"])]
-    if "LoadImage" not in str(steps[0]["type"]):
-        raise ValueError("export: the config's test pipeline must begin with LoadImageFromFile")
+    steps = [described(step) for step in steps_on_images(adapter.original.config)]
     with quiet():
         init_default_scope(adapter.original.package.module)
         # What LoadImageFromFile leaves, as the image is in memory.

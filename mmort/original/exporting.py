@@ -27,7 +27,7 @@ from mmort.onnx.graph import inspection
 from mmort.original import shims
 from mmort.original.adapters import Adapter, Classification
 from mmort.original.building import Original, build, load, without_deprecations
-from mmort.original.ends import compare
+from mmort.original.ends import compare, steps_on_images
 from mmort.original.inputs import Inputs
 from mmort.original.mask2former import segmentation_adapter
 from mmort.original.poses import Pose
@@ -98,6 +98,7 @@ def _prepared(
             f"{os.fspath(config)} is {settings.get('default_scope')!r}; detectors are exported without it"
         )
     preprocessing = Preprocessing.from_config(settings)
+    steps_on_images(settings)  # which refuses a pipeline that loads no image
     steps.begin(f"building the model with {package.name}'s own code")
     original = build(settings, package)
     if checkpoint is not None:

@@ -147,8 +147,10 @@ class PosePredictor(Predictor):
         if not isinstance(network, DetectorFile) or task_of(network) is not POSE:
             raise ValueError(f"PosePredictor: network must be a file of poses, got one for {task_of(network).name}")
         format = network.contract.metadata.pose
-        if format is None or self.preprocessing.size is None:
+        if format is None:
             raise ValueError(f"PosePredictor: {network.path} does not state how it becomes keypoints")
+        if self.preprocessing.size is None:
+            raise ValueError("PosePredictor: preprocessing of poses must have a size, got None")
         require_plain_images("PosePredictor", self.preprocessing)
         self.format: PoseFormat = format
         self.size: tuple[int, int] = self.preprocessing.size

@@ -366,6 +366,17 @@ def test_options_change_one_of_two_equal_lists(config):
     assert read["pipeline"] is not read["val"]["p"]
 
 
+def test_options_are_not_changed(tmp_path):
+    """The same options are read with two configs."""
+    (tmp_path / "config.py").write_text("model = dict(neck=dict(type='FPN', num_outs=5))")
+    options = {"model.neck": {"_delete_": True, "type": "None"}, "data": {"a": [1]}, "data.b": 2}
+    before = copy.deepcopy(options)
+    first = read_config(tmp_path / "config.py", options)
+    assert first == {"model": {"neck": {"type": "None"}}, "data": {"a": [1], "b": 2}}
+    assert options == before
+    assert read_config(tmp_path / "config.py", options) == first
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_any_text_is_read_or_refused(tmp_path_factory, data):

@@ -153,6 +153,7 @@ def test_configs_of_mmdetection_3():
 RESIZE = {"type": "Resize", "scale": (6, 8)}
 PAD = {"type": "Pad", "size_divisor": 4}
 NORMALIZE = {"type": "Normalize", "mean": [1, 2, 3], "std": [2, 2, 2]}
+CENTER_PAD = {"test_mode": True, "mean": [0, 0, 0], "std": [1, 1, 1], "to_rgb": True}
 
 
 @pytest.mark.parametrize(
@@ -164,7 +165,7 @@ NORMALIZE = {"type": "Normalize", "mean": [1, 2, 3], "std": [2, 2, 2]}
         ([NORMALIZE, RESIZE], "Resize of the test pipeline is not supported after Normalize"),
         ([RESIZE, NORMALIZE, NORMALIZE], "Normalize of the test pipeline is not supported after Normalize"),
         (
-            [RESIZE, {"type": "RandomCenterCropPad", "test_pad_mode": ["logical_or", 3], "test_mode": True}],
+            [RESIZE, {"type": "RandomCenterCropPad", "test_pad_mode": ["logical_or", 3], **CENTER_PAD}],
             "RandomCenterCropPad after Resize is not supported",
         ),
         ([RESIZE, LOAD], "LoadImageFromFile of the test pipeline is not supported after Resize"),
@@ -271,9 +272,6 @@ def test_settings_round_trip_through_json():
         assert Preprocessing.from_dict(json.loads(json.dumps(settings.to_dict()))) == settings
 
 
-CENTER_PAD = {"test_mode": True, "mean": [0, 0, 0], "std": [1, 1, 1], "to_rgb": True}
-
-
 @pytest.mark.parametrize(
     ("step", "message"),
     [
@@ -293,13 +291,30 @@ CENTER_PAD = {"test_mode": True, "mean": [0, 0, 0], "std": [1, 1, 1], "to_rgb": 
         ),
         ({"type": "LoadImageFromFile", "imdecode_backend": "turbojpeg"}, "imdecode_backend='cv2' only"),
         ({"type": "Pad", "size": (640, 640), "padding_mode": "edge"}, "padding_mode='constant' only"),
-        ({"type": "Pad", "size_divisor": 32, "pad_val": {"img": (114, 0)}}, "must be a number or 3 numbers"),
+        ({"type": "Pad", "size_divisor": 32, "pad_val": {"img": (114, 0)}}, "must be 1 or 3 finite numbers"),
         (
             {"type": "Pad", "size_divisor": 32, "padding": 1},
             r"Pad of the test pipeline with padding .* is not supported",
         ),
         ({"type": "Pad", "size": (0, 4)}, "padding.size must be positive"),
         ({"type": "Pad", "size_divisor": 0}, "padding.size_divisor must be positive"),
+        *(
+            ({"type": kind, "pad_val": {"img": value}, **size}, f"pad_val of {kind} must be 1 or 3 finite numbers")
+            for kind, size in (("Pad", {"size": (8, 8)}), ("LetterResize", {"scale": (64, 64)}))
+            for value in (float("inf"), (0, float("nan"), 0), (0, 10**400, 0), (0, "a", 0), (0, 0))
+        ),
+        *(
+            (
+                {
+                    "type": "RandomCenterCropPad",
+                    "test_pad_mode": ["logical_or", 3],
+                    **CENTER_PAD,
+                    "mean": [value, 0, 0],
+                },
+                "padding.value must be finite numbers of float32, got ",
+            )
+            for value in (float("inf"), float("nan"), 1e300)
+        ),
         ({"type": "Normalize", "mean": [1], "std": [1]}, "mean must be 3 numbers"),
         ({"type": "Normalize", "mean": [1, 1, 1], "std": [1, 0, 1]}, "std must be 3 numbers, none of which is 0, got"),
         ({"type": "Normalize", "mean": [1, 1, 1]}, "step Normalize of the test pipeline must have std"),
@@ -308,6 +323,10 @@ CENTER_PAD = {"test_mode": True, "mean": [0, 0, 0], "std": [1, 1, 1], "to_rgb": 
         (
             {"type": "RandomCenterCropPad", "test_pad_mode": ["size_divisor", 127], **CENTER_PAD},
             "'logical_or' only",
+        ),
+        (
+            {"type": "RandomCenterCropPad", "test_mode": True, "test_pad_mode": ["logical_or", 127]},
+            "step RandomCenterCropPad of the test pipeline must have mean",
         ),
     ],
 )

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch import nn
 
 import mmort.torch
 from mmort.configs.data_preprocessor import read_data_preprocessor
@@ -11,7 +10,7 @@ from mmort.detect.entries import PARTS, read_entries
 from mmort.detect.parts.backbones.ssd_vgg import SSDVGG
 from mmort.detect.parts.csp import CSPNeXtBlock
 from mmort.detect.parts.heads.class_scores import DenseLoss
-from mmort.detect.parts.layers import ConvWS, activation, convolution, normalization
+from mmort.detect.parts.layers import BatchNorm, ConvWS, activation, convolution, normalization
 from mmort.detect.parts.necks.bfp import max_pool_to
 from mmort.detect.parts.necks.fpg import UpEntries
 from mmort.detect.parts.plugins import plugins_of_stage
@@ -134,7 +133,7 @@ def test_layers_obey_their_entries():
     assert deformable.groups == 2
     assert deformable.weight.shape[1] == 2
     name, norm = normalization({"type": "SyncBN", "eps": 0.25, "requires_grad": True}, 4)
-    assert (name, norm.eps, type(norm)) == ("bn", 0.25, nn.BatchNorm2d)
+    assert (name, norm.eps, type(norm)) == ("bn", 0.25, BatchNorm)
     assert normalization({"type": "GN", "num_groups": 2}, 4)[1].num_groups == 2
     assert activation({"type": "LeakyReLU", "negative_slope": 0.5, "inplace": True}).negative_slope == 0.5
 

@@ -49,6 +49,16 @@ def test_the_documents_file_makes_its_detector(file):
         build(config(type=NAME, delta_scales=0.5))
 
 
+def test_a_train_that_returns_nothing(file):
+    """As the backbones of MMDetection have it, which freeze stages."""
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text + "\n    def train(self, mode=True):\n        super().train(mode)\n", encoding="utf-8")
+    run_extension(file)
+    detector = build(config(type=NAME, delta_scale=0.5))
+    assert not detector.training
+    assert not any(parameter.requires_grad for parameter in detector.parameters())
+
+
 def test_a_name_that_is_taken_is_refused(file):
     file.write_text(file.read_text().replace('"detector", "ScaledRetinaHead"', '"detector", "RetinaHead"'))
     line = file.read_text()[: file.read_text().index("@register")].count("\n") + 1

@@ -1,15 +1,18 @@
 """Backbones and necks against MMDetection's own modules: names, shapes, and numbers recorded from them."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import torch
 
+import mmort.onnx
 from mmort.detect.loading import PARTS
-from mmort.detect.parts.layers import convolution
-from tests.detect import part_cases
+from mmort.detect.parts.layers import ConvModule, convolution
+from tests.detect import part_cases, two_stage_cases
 
 RECORDED = json.loads((Path(__file__).parents[1] / "data" / "detect" / "parts.json").read_text())
 
@@ -29,6 +32,83 @@ def test_parts_compute_what_mmdetections_do(kind, name, config):
         assert expected_size > 1e-3
         assert size == pytest.approx(expected_size, rel=1e-4)
         np.testing.assert_allclose(values, expected_values, rtol=0, atol=3e-4 * expected_size)
+
+
+class OverBoxes(torch.nn.Module):
+    """A convolution with a normalization, over the features of as many boxes as an image has."""
+
+    def __init__(self, **norm_cfg):
+        super().__init__()
+        self.layer = ConvModule(3, 4, 3, padding=1, norm_cfg=norm_cfg)
+
+    def forward(self, features):
+        return self.layer(features[features.amax((1, 2, 3)) > 0])
+
+
+@pytest.mark.parametrize(
+    "exporter",
+    [{}, {"exporter": "legacy", "opset_version": 11}, {"exporter": "legacy", "opset_version": 17}],
+    ids=["dynamo", "legacy, 11", "legacy, 17"],
+)
+@pytest.mark.parametrize("kind", ["BN", "SyncBN"])
+def test_normalizations_over_boxes(tmp_path, kind, exporter):
+    """A batch normalization of torch asks whether there are any boxes, which a program for any number cannot answer."""
+    torch.manual_seed(0)
+    module = OverBoxes(type=kind).eval()
+    two_stage_cases.fill(module)
+    features = torch.randn(4, 3, 5, 5)
+    checks = [(torch.randn(7, 3, 5, 5),), (-features.abs()[:2],)]  # without a box, too
+    file, axes = tmp_path / "boxes.onnx", ({0: "n"},)
+    report = mmort.onnx.export(module, (features,), file, dynamic_shapes=axes, check_sizes=checks, **exporter)
+    assert report.ok
+    nodes = [node.op_type for node in onnx.load(file).graph.node]
+    assert "Conv" in nodes
+    assert "BatchNormalization" not in nodes  # it is folded into the convolution
+
+
+SABL = {"type": "SABLHead", "num_classes": 3}
+OF_SABL = "of bbox_head 'SABLHead' must be"
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "message"),
+    [
+        (
+            "backbone",
+            {**part_cases.BACKBONES["trident"], "trident_dilations": [1, 2]},
+            "trident_dilations of backbone 'TridentResNet' must have num_branch = 3 entries, got 2",
+        ),
+        (
+            "backbone",
+            {**part_cases.BACKBONES["trident"], "test_branch_idx": 3},
+            "test_branch_idx of backbone 'TridentResNet' must be one of the 3 branches, got 3",
+        ),
+        ("neck", {**part_cases.NECKS["nas_fpn"], "num_outs": 4}, "neck.num_outs must be 5 for NASFPN, got 4"),
+        (
+            "neck",
+            {**part_cases.NECKS["nas_fpn"], "in_channels": [8] * 7},
+            "neck.in_channels must have at most 5 levels from start_level to end_level for NASFPN, got 6",
+        ),
+        (
+            "bbox_head",
+            {**SABL, "reg_class_agnostic": False},
+            f"reg_class_agnostic {OF_SABL} True, got False",
+        ),
+        (
+            "bbox_head",
+            {**SABL, "reg_feat_up_ratio": 1},
+            f"reg_feat_up_ratio {OF_SABL} an integer of at least 2, got 1",
+        ),
+        (
+            "bbox_head",
+            {**SABL, "roi_feat_size": 6},
+            f"roi_feat_size * reg_feat_up_ratio {OF_SABL} num_buckets of its bbox_coder, 14, got 6 * 2",
+        ),
+    ],
+)
+def test_parts_that_are_refused(kind, config, message):
+    with pytest.raises(ValueError, match=rf"^detect\.build: .*{re.escape(message)}$"):
+        PARTS.build(kind, config)
 
 
 @pytest.mark.parametrize("temperature", ["tempearture", "temperature"])  # MMDetection's and its fork's spelling

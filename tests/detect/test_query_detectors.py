@@ -21,6 +21,7 @@ from mmort.onnx.verify.detections import DetectionRow
 
 RECORDED = dict(np.load(pathlib.Path(__file__).parents[1] / "data/query/mmdetection.npz"))
 
+CENTER_PAD = {"type": "RandomCenterCropPad", "test_mode": True, "mean": [0, 0, 0], "std": [1, 1, 1]}
 CORNERNET = {
     "model": {
         "type": "CornerNet",
@@ -51,7 +52,7 @@ CORNERNET = {
             "nms": {"type": "soft_nms", "iou_threshold": 0.5, "method": "gaussian"},
         },
     },
-    "test_pipeline": [{"type": "RandomCenterCropPad", "test_mode": True, "test_pad_mode": ["logical_or", 31]}],
+    "test_pipeline": [{**CENTER_PAD, "test_pad_mode": ["logical_or", 31]}],
 }
 
 _ATTENTION = {"type": "MultiheadAttention", "embed_dims": 64, "num_heads": 8, "dropout": 0.0}
@@ -367,9 +368,7 @@ def test_detr_of_mmdetection_3_is_the_same():
 
 @pytest.mark.parametrize("step", [{"test_pad_mode": ["size_divisor", 32]}, {"test_pad_mode": ["logical_or", 100]}])
 def test_canvases_of_another_kind_are_refused(step):
-    pipeline = [
-        {"type": "MultiScaleFlipAug", "transforms": [{"type": "RandomCenterCropPad", "test_mode": True, **step}]}
-    ]
+    pipeline = [{"type": "MultiScaleFlipAug", "transforms": [{**CENTER_PAD, **step}]}]
     with pytest.raises(ValueError, match=r"RandomCenterCropPad (must have|is supported in) test"):
         build({**CORNERNET, "data": {"test": {"pipeline": pipeline}}})
 

@@ -234,6 +234,23 @@ def test_texts_that_are_refused(detector, texts, message):
         detector.set_texts(Prompt.of(texts))
 
 
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (299, r"at most 300 tokens together \(max_tokens of language_model\), got 301"),
+        (255, r"at most 256 tokens together \(GLIP looks for no more\), got 257"),
+        (289, r"at most 290 tokens together \(max_position_embeddings of language_model\), got 291"),
+    ],
+)
+def test_texts_longer_than_glip_takes(tmp_path, names, message):
+    folder = shutil.copytree(f"{BERT}_768", tmp_path / "bert")
+    sizes = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**sizes, "max_position_embeddings": 290}))
+    made = config("glip", language_model={"type": "BertModel", "name": str(folder), "max_tokens": 300})
+    with pytest.raises(ValueError, match=message):
+        build(made).set_texts(Prompt.of("cat " * names))
+
+
 def test_texts_longer_than_the_head_takes():
     head = {**text_cases.MODELS["grounding_dino"]["bbox_head"], "contrastive_cfg": {"max_text_len": 5}}
     detector = build(config(bbox_head=head))

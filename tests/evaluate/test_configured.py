@@ -345,6 +345,24 @@ def test_options_of_other_metrics(tmp_path):
         assert metric_options({"test_evaluator": evaluators}, dataset) == {"topk": (1, 2)}
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"topk": ()}, r"topk must be from 1 to the number of classes, 2, got \(\)"),
+        ({"topk": (1, 3)}, r"topk must be from 1 to the number of classes, 2, got \(1, 3\)"),
+        ({"topk": 1.5}, "topk must be from 1 to the number of classes, 2, got 1.5"),
+        ({"thrs": []}, r"thrs must be numbers or None, got \[\]"),
+        ({"thrs": "high"}, "thrs must be numbers or None, got 'high'"),
+    ],
+)
+def test_wrong_options_of_accuracy(tmp_path, options, message):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        Image.fromarray(np.zeros((4, 4, 3), np.uint8)).save(tmp_path / name / "x.png")
+    with pytest.raises(ValueError, match=f"^evaluate: {message}$"):
+        ClassificationDataset(tmp_path).check(["accuracy"], options)
+
+
 def test_parts_of_imagenet(tmp_path):
     assert classification(tmp_path, split="val") == [("val/a/val.png", 0), ("val/b/val.png", 1)]
     assert classification(tmp_path, data_prefix="train") == [("train/a/train.png", 0), ("train/b/train.png", 1)]

@@ -172,6 +172,19 @@ def test_outputs_of_tensorflow(tmp_path):
             "inputs must have one of pixel_mask, original_wh",
         ),
         ((1, 3, HEIGHT, WIDTH), "im_info", {}, r"im_info must be .*, got im_info float32 \[1, 2\]"),
+        ((1, 3, HEIGHT, WIDTH), None, {"channels_last": "yes"}, "channels_last must be true or false, got 'yes'"),
+        (
+            (1, 3, HEIGHT, WIDTH),
+            None,
+            {"channels_last": True},
+            r"channels_last must be false for images float32 \[1, 3, 64, 96\], got True",
+        ),
+        (
+            (1, HEIGHT, WIDTH, 3),
+            None,
+            {"channels_last": False},
+            r"channels_last must be true for images float32 \[1, 64, 96, 3\], got False",
+        ),
     ],
 )
 def test_inputs_that_are_refused(tmp_path, image, further, layout, message):

@@ -9,9 +9,10 @@ import onnx.helper as oh
 import pytest
 
 import mmort.onnx
+from mmort.contract import WITH_MASKS
 from mmort.detections.matching import match_detections, usual_limits
 from mmort.onnx.verify import comparators
-from mmort.onnx.verify.detections import NAMES, DetectionRow, compare_detections, require_detections
+from mmort.onnx.verify.detections import DetectionRow, compare_detections, require_detections
 from mmort.onnx.verify.values import Outputs
 from mmort.tolerances import Tolerances
 
@@ -248,7 +249,7 @@ def test_masks_of_another_size_and_other_dtypes_differ():
     actual = outputs(masks=True)
 
     def problems(*expected):
-        compared = Outputs("-", NAMES, actual, expected, Tolerances())
+        compared = Outputs("-", WITH_MASKS, actual, expected, Tolerances())
         return [row.problem for row in comparators.compare_outputs(compared) if row.problem]
 
     dets, labels, masks = outputs(masks=True)
@@ -285,7 +286,7 @@ MAP = np.zeros((1, 20, 20), np.int32)
 MAP[:, :10], MAP[:, 10:15], MAP[0, 18, :10] = 1003, 2003, 7
 
 
-def compare_maps(change=None, names=(*NAMES[:2], "panoptic")):
+def compare_maps(change=None, names=(*WITH_MASKS[:2], "panoptic")):
     """Compare a detector's outputs, the last one a panoptic map, with those in which the map is changed."""
     actual = MAP.copy()
     if change is not None:
@@ -330,7 +331,7 @@ def test_wrong_panoptic_maps(change, problem):
 
 
 def test_other_outputs_of_detectors_are_compared_by_numbers():
-    row = compare_maps(edited(MAP == 7, 6), (*NAMES[:2], "semantic"))
+    row = compare_maps(edited(MAP == 7, 6), (*WITH_MASKS[:2], "semantic"))
     assert (row.output, row.problem) == ("semantic", "10 of 400 numbers")
 
 

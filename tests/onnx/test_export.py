@@ -270,6 +270,8 @@ MISSING = {
     "amax of axes": lambda x: x.amax((0, 2), keepdim=True),
     "searchsorted": lambda x: torch.searchsorted(torch.sort(x, -1)[0], (x * 2).round() / 2),
     "searchsorted right": lambda x: torch.searchsorted(torch.sort(x.flatten())[0], x, right=True, out_int32=True),
+    "searchsorted by a sorter": lambda x: torch.searchsorted(x, (x * 2).round() / 2, sorter=x.argsort(-1), right=True),
+    "searchsorted of a number by a sorter": lambda x: torch.searchsorted(x[0, 0], 0.5, sorter=x[0, 0].argsort()),
     "searchsorted of a number": lambda x: torch.searchsorted(torch.sort(x[0, 0])[0], 0.5),
     "isin": lambda x: torch.isin((x * 4).long(), torch.tensor([1, 2, -3])),
     "cdist": lambda x: torch.cdist(x, x[:, :2] + 1),

@@ -253,6 +253,24 @@ row(
     ulps=16,
 )
 row("batch_norm", lambda x: F.batch_norm(x, tensor([0, INF, 1]), tensor([0, 1, INF])), IMAGE, ulps=16)
+FOUR = torch.arange(1.0, 5)
+
+
+def four(x: torch.Tensor, dim: int = 1) -> torch.Tensor:
+    """Return four channels, as dimensions of other sizes are dynamic."""
+    return torch.stack([x, x + 1, x * 2, -x], dim)
+
+
+for name, call in {
+    "group_norm": lambda x: F.group_norm(four(x), 2, FOUR, FOUR),
+    "group_norm without weights": lambda x: F.group_norm(four(x), 2),
+    "group_norm of vectors": lambda x: F.group_norm(four(x)[:, :, 0, 0], 2, FOUR, FOUR),
+    "layer_norm": lambda x: F.layer_norm(four(x, -1), (4,), FOUR, FOUR),
+    "batch_norm": lambda x: F.batch_norm(four(x), FOUR, FOUR, FOUR, FOUR),
+    "instance_norm": lambda x: F.instance_norm(four(x)),  # with weights torch takes no empty batch
+}.items():
+    others = [(seeded(0, 3, 5),), (seeded(1, 4, 2),)]
+    row(f"{name}, empty batch", call, seeded(2, 3, 5), others=others, ulps=16, atol=1e-5)
 
 # order
 LIMIT_OF_TIES = "of equal elements torch may take any; ONNX Runtime takes the first"

@@ -9,7 +9,7 @@ from mmort.cli import main
 from mmort.configs.packages import MMDETECTION, PACKAGES, package_of
 from mmort.detect import unsupported
 from mmort.detect.export import ExportOptions
-from mmort.original import export, shims
+from mmort.original import building, export, shims
 from mmort.original.cut import arguments_at, replaced
 from mmort.original.known import KnownMeta, KnownMetas, UnknownReadError, UnknownSamples
 from mmort.original.packages import import_package
@@ -77,6 +77,60 @@ def test_a_model_that_is_trained_by_another_one(config, tmp_path):
     config.write_text('default_scope = "mmpose"\n' + model + "\ntest_pipeline = [dict(type='LoadImage')]")
     with pytest.raises(ValueError, match=r"DWPoseDistiller trains .*; export configs/rtmpose-m\.py instead"):
         export(config, tmp_path / "x.pth", tmp_path / "o.onnx", progress=lambda line: None)
+
+
+@pytest.mark.parametrize(
+    ("steps", "first"),
+    [
+        ('dict(type="Resize", scale=(64, 32)), dict(type="PackSegInputs")', "'Resize'"),
+        ('dict(type="LoadAnnotations"), dict(type="PackSegInputs")', "'PackSegInputs'"),
+        ('dict(type="LoadAnnotations")', "none"),
+    ],
+)
+def test_a_pipeline_that_loads_no_image(tmp_path, capsys, steps, first):
+    path = tmp_path / "config.py"
+    path.write_text(SEGMENTATION + f"test_pipeline = [{steps}]")
+    assert main(["export", str(path), "--check", "--original"]) == 1
+    message = f"export: the config's test pipeline must begin with LoadImageFromFile, got {first}"
+    assert message in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (["mmseg.models"], "custom_imports must be a dict with imports, got \\['mmseg.models'\\]"),
+        ({"imports": 5}, "imports of custom_imports must be text or a list of text, got 5"),
+        ({"imports": [5]}, "imports of custom_imports must be text or a list of text, got \\[5\\]"),
+        ({"imports": "my_models"}, "custom_imports of 'my_models' is not followed"),
+    ],
+)
+def test_custom_imports(entry, message):
+    with pytest.raises(ValueError, match=f"^export: {message}"):
+        building._import_parts({"custom_imports": entry}, PACKAGES["mmseg"])
+
+
+@pytest.mark.parametrize("imports", [None, [], ()])
+def test_custom_imports_of_nothing(imports):
+    building._import_parts({"model": {}, "custom_imports": {"imports": imports}}, PACKAGES["mmseg"])
+
+
+@pytest.mark.parametrize(
+    ("palette", "expected"),
+    [
+        ([[1, 2, 3], (4.0, 5, 255)], ((1, 2, 3), (4, 5, 255))),
+        ([[1, 2, float("inf")], [4, 5, 6]], None),
+        ([[1, 2, float("nan")], [4, 5, 6]], None),
+        ([[1, 2, 256], [4, 5, 6]], None),
+        ([[1, 2], [4, 5]], None),
+    ],
+)
+def test_palettes(tmp_path, palette, expected):
+    """One that is no colours is left out."""
+    model = torch.nn.Linear(1, 1)
+    meta = {"classes": ["a", "b"], "dataset_meta": {"palette": palette}}
+    torch.save({"state_dict": model.state_dict(), "meta": meta}, tmp_path / "x.pth")
+    original = building.Original(model, {}, PACKAGES["mmseg"])
+    assert building.load(original, tmp_path / "x.pth").palette == expected
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """`PosePredictor`: boxes of a detector, of the caller, or the whole image; keypoints in the image; skeletons drawn."""
 
 import json
+from dataclasses import replace
 
 import cv2
 import numpy as np
@@ -98,6 +99,8 @@ def test_images_that_are_read_otherwise(spots):
             ValueError, match=f"PosePredictor: preprocessing of poses must have {name}=.* got {value!r}"
         ):
             PosePredictor(spots, preprocessing=settings)
+    with pytest.raises(ValueError, match="PosePredictor: preprocessing of poses must have a size, got None"):
+        PosePredictor(spots, preprocessing=Preprocessing())
 
 
 def test_what_is_measured_of_detections_only(spots, image, tmp_path):
@@ -114,6 +117,20 @@ def test_what_is_measured_of_detections_only(spots, image, tmp_path):
     (tmp_path / "detections.jsonl").write_text(line + "\n")
     with pytest.raises(ValueError, match="saved results are those of detections, got a data set for keypoints"):
         evaluate.score_results(tmp_path / "detections.jsonl", data, options=Options(metrics=["keypoints"]))
+
+
+def test_files_without_sigmas(image, tmp_path):
+    """PCK is measured without them, and AP is refused before anything is predicted."""
+    spots = write(tmp_path / "spots.onnx", format=replace(FORMAT, sigmas=()))
+    cv2.imwrite(str(tmp_path / "a.png"), image)
+    figure = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [8, 16, 24, 32], "keypoints": [20, 31, 2]}
+    content = {"images": [{"id": 1, "file_name": "a.png", "height": 60, "width": 80}], "annotations": [figure]}
+    (tmp_path / "a.json").write_text(json.dumps(content | {"categories": [{"id": 1, "name": "spot"}]}))
+    data = PoseDataset(tmp_path / "a.json", tmp_path)
+    assert evaluate.test(spots, data, options=Options(metrics=["pck"])).metrics.figures == {"PCK": 1}
+    (tmp_path / "a.png").unlink()
+    with pytest.raises(ValueError, match="does not state the sigmas of its keypoints, by which AP is measured"):
+        evaluate.test(spots, data, options=Options(metrics=["pck", "keypoints"]))
 
 
 @pytest.mark.parametrize(

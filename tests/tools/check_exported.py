@@ -29,8 +29,9 @@ from numpy.typing import NDArray
 import mmort
 import mmort.onnx
 from mmort.configs import read_config
+from mmort.contract import WITH_MASKS
 from mmort.detect import Detector, load
-from mmort.onnx.verify.detections import NAMES, DetectionRow, compare_detections
+from mmort.onnx.verify.detections import DetectionRow, compare_detections
 from mmort.predict import Preprocessing
 
 Array = NDArray[Any]
@@ -144,7 +145,7 @@ def export(detector: Detector, inputs: Inputs, path: Path, portable: bool) -> fl
         path,
         dynamic_shapes=({0: "batch", 2: "height", 3: "width"}, {0: "batch"}),
         input_names=["input", "img_shape"],
-        output_names=NAMES[: len(detector(*arguments))],
+        output_names=WITH_MASKS[: len(detector(*arguments))],
         rtol=RTOL,
         atol=ATOL,
         portable=portable,

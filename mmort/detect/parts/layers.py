@@ -138,6 +138,19 @@ class Scale(nn.Module):
         return x * self.scale
 
 
+class BatchNorm(nn.BatchNorm2d):
+    """A batch normalization, also over a number of boxes that torch.export does not know."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        # torch.batch_norm asks whether there are any elements; the legacy exporter knows no other.
+        if self.training or not torch.compiler.is_exporting():
+            return super().forward(input)
+        result, _, _ = torch.native_batch_norm(
+            input, self.weight, self.bias, self.running_mean, self.running_var, False, 0.0, self.eps
+        )
+        return result
+
+
 class ChannelNorm(nn.LayerNorm):
     """A layer normalization over the channels of maps [N, C, H, W]."""
 
@@ -342,18 +355,18 @@ _CONVOLUTIONS: _Layers = {
 }
 _LINEARS: _Layers = {"Linear": (nn.Linear, PlainEntries), "NormedLinear": (NormedLinear, NormedEntries)}
 _NORMALIZATIONS: _Layers = {
-    "BN": (nn.BatchNorm2d, BatchNormEntries),
-    "BN2d": (nn.BatchNorm2d, BatchNormEntries),
-    "FrozenBN": (nn.BatchNorm2d, EpsEntries),
+    "BN": (BatchNorm, BatchNormEntries),
+    "BN2d": (BatchNorm, BatchNormEntries),
+    "FrozenBN": (BatchNorm, EpsEntries),
     "GN": (_group_norm, GroupNormEntries),
     "InnerBatchNorm": (FieldBatchNorm, FieldNormEntries),
     "LN": (nn.LayerNorm, LayerNormEntries),
     "LN2d": (ChannelNorm, EpsEntries),
-    "MMSyncBN": (nn.BatchNorm2d, BatchNormEntries),  # the same once trained
-    "SyncBN": (nn.BatchNorm2d, BatchNormEntries),
+    "MMSyncBN": (BatchNorm, BatchNormEntries),  # the same once trained
+    "SyncBN": (BatchNorm, BatchNormEntries),
 }
 _SHORT_NAMES = {
-    nn.BatchNorm2d: "bn",
+    BatchNorm: "bn",
     FieldBatchNorm: "bn",
     nn.GroupNorm: "gn",
     nn.LayerNorm: "ln",

@@ -114,11 +114,18 @@ def read_inputs(tensors: Sequence[Tensor], entries: Mapping[str, Any]) -> Inputs
 
 def _channels_last(image: Tensor, stated: Any) -> bool | None:
     """Return whether the channels of an image come last; None if it cannot have three."""
+    if stated not in (None, True, False):
+        raise ValueError(f"adopt: channels_last must be true or false, got {stated!r:.60}")
     shape = image.shape or ()
-    if len(shape) not in (3, 4) or stated not in (None, True, False):
+    if len(shape) not in (3, 4):
         return None
+    may_be_first, may_be_last = (shape[axis] in (3, None) for axis in (-3, -1))
     last = shape[-1] == 3 and shape[-3] != 3 if stated is None else stated
-    return last if shape[-1 if last else -3] in (3, None) else None
+    if may_be_last if last else may_be_first:
+        return last
+    if stated is not None and (may_be_first or may_be_last):
+        raise ValueError(f"adopt: channels_last must be {'false' if last else 'true'} for {image}, got {stated}")
+    return None
 
 
 def _check_further(tensor: Tensor, meaning: str) -> None:

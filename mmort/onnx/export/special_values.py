@@ -160,6 +160,29 @@ def _mean(
     return op.ReduceSum(x, axes, keepdims=int(keepdim)) / op.CastLike(count, x)
 
 
+def _group_norm(
+    op: Builder,
+    x: Value,
+    num_groups: int,
+    weight: Value | None = None,
+    bias: Value | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Value:
+    """Normalize each group as a channel, of which torch's exporter leaves the length open: none fits an empty batch."""
+    ones, zeros = (op.value(np.full(num_groups, number, x.handle.dtype.numpy())) for number in (1, 0))
+    length = op.ReduceProd(op.node("Shape", x, start=1), keepdims=1) / num_groups
+    groups = op.reshape(x, op.size(x, 0), num_groups, length)
+    result: Value = op.InstanceNormalization(groups, ones, zeros, epsilon=eps)
+    result = op.Reshape(result, op.Shape(x), allowzero=1)
+    axes = list(range(1, len(x.handle.shape) - 1))
+    if weight is not None:
+        result = result * (op.Unsqueeze(weight, axes) if axes else weight)
+    if bias is not None:
+        result = result + (op.Unsqueeze(bias, axes) if axes else bias)
+    return result
+
+
 def _log_sigmoid(op: Builder, x: Value) -> Value:
     """Use Softplus, as the logarithm of a sigmoid is -inf from -88 downwards."""
     return -op.Softplus(-x)
@@ -187,6 +210,7 @@ WRITERS: dict[Callable[..., Any], Callable[..., Any]] = {
     _aten.any.dims: _any,
     _aten.mean.default: _mean_of_all,
     _aten.mean.dim: _mean,
+    _aten.group_norm.default: _group_norm,
     _aten.log_sigmoid.default: _log_sigmoid,
 }
 """For each torch operator, or Python operator of sizes, the function that writes it with a builder."""

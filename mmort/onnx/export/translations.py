@@ -202,12 +202,12 @@ def _searchsorted(
     sorter: Value | None = None,
 ) -> Value:
     """Count the boundaries below each value, with memory for each pair; NaN values come last."""
-    is_floating_point = boundaries.handle.dtype.is_floating_point()
+    is_floating_point, rank = boundaries.handle.dtype.is_floating_point(), _rank(boundaries)
     if sorter is not None:
         boundaries = op.GatherElements(boundaries, sorter, axis=-1)
     if not isinstance(values, Value):
         values = op.CastLike(float(values), boundaries)
-    if _rank(boundaries) > 1:  # a list of boundaries for each list of values
+    if rank > 1:  # a list of boundaries for each list of values
         boundaries = op.Unsqueeze(boundaries, [-2])
     values = op.Unsqueeze(values, [-1])
     smaller = boundaries <= values if right or side == "right" else boundaries < values

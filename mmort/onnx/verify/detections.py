@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mmort.contract import BOXES, WITH_MASKS
 from mmort.detections import boxes
 from mmort.detections.mask_overlap import overlaps_of
 from mmort.detections.matching import match_detections, used_rows, usual_limits
@@ -22,9 +23,6 @@ from mmort.onnx.verify import numbers, panoptic
 from mmort.onnx.verify.report import Row, number_text
 from mmort.onnx.verify.values import Outputs
 from mmort.tolerances import Tolerances
-
-NAMES = ("dets", "labels", "masks")
-"""The names of a detector's outputs; `masks` is optional."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +84,7 @@ class DetectionRow:
 
 def compare(outputs: Outputs) -> list[Row] | None:
     """Compare outputs, the first of which are a detector's; None if they are not, or differ in dtype or more than K."""
-    count = len(NAMES) if tuple(outputs.names[: len(NAMES)]) == NAMES else 2
+    count = len(WITH_MASKS if tuple(outputs.names[: len(WITH_MASKS)]) == WITH_MASKS else BOXES)
     detections = outputs.part(slice(count))
     actual, expected = detections.actual, detections.expected
     if not all(_are_detections(detections.names, arrays) for arrays in (actual, expected)):
@@ -110,7 +108,7 @@ def require_detections(rows: Sequence[Row]) -> list[Row]:
 
 def _are_detections(names: Sequence[str], arrays: Sequence[NDArray[Any]]) -> bool:
     """Recognize a detector's outputs by their names and shapes."""
-    if tuple(names) != NAMES[: len(names)] or len(names) < 2 or len(names) != len(arrays):
+    if tuple(names) not in (BOXES, WITH_MASKS) or len(names) != len(arrays):
         return False
     dets, labels = arrays[:2]
     return (
@@ -159,7 +157,7 @@ def compare_detections(
     >>> row.matched, row.missing, row.extra, round(row.max_box_diff, 3), row.problem
     (1, 1, 0, 0.001, '1 missing')
     """
-    return _compare_batch(Outputs(inputs, NAMES, actual, expected, Tolerances(rtol, atol)))
+    return _compare_batch(Outputs(inputs, WITH_MASKS, actual, expected, Tolerances(rtol, atol)))
 
 
 def _compare_batch(outputs: Outputs) -> list[DetectionRow]:

@@ -259,7 +259,10 @@ class GLIP(DenseDetector):
         words, limits = [], self.language_model.limits(self.test_cfg.chunked_size)
         for text in self.language_model.texts(prompt, vocabulary, limits):
             if len(text.tokens.ids) > MAX_TOKENS:
-                raise ValueError(f"texts must have at most {MAX_TOKENS} tokens together, got {len(text.tokens.ids)}")
+                raise ValueError(
+                    f"texts must have at most {MAX_TOKENS} tokens together (GLIP looks for no more), got "
+                    f"{len(text.tokens.ids)}"
+                )
             words.append(EncodedCaption.of(text, text.last if self.bbox_head.early_fuse else text.features))
         self.words, self.classes = tuple(words), prompt.names
 

@@ -95,7 +95,8 @@ class TridentRoIHead(StandardRoIHead):
     def __init__(self, entries: Entries, test_cfg: RCNNEntries) -> None:
         if entries.test_branch_idx < 0:
             raise ValueError(
-                "detect.build: roi_head.test_branch_idx must be a branch; the union of all is not supported"
+                "detect.build: roi_head.test_branch_idx must be a branch, as the union of all is not supported, got "
+                f"{entries.test_branch_idx}"
             )
         if test_cfg.nms.type != "nms":
             raise ValueError(

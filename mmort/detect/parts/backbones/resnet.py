@@ -367,18 +367,26 @@ class TridentResNet(ResNetBase):
         test_branch_idx: int
         trident_dilations: Sequence[int]
 
+        def check(self, name: str) -> None:
+            """Raise a ValueError if a branch has no dilation, or none is that for tests."""
+            branches, branch = self.num_branch, self.test_branch_idx
+            if len(self.trident_dilations) != branches:
+                raise ValueError(
+                    f"detect.build: trident_dilations of {name} must have num_branch = {branches} entries, got "
+                    f"{len(self.trident_dilations)}"
+                )
+            if not 0 <= branch < branches:
+                raise ValueError(
+                    f"detect.build: test_branch_idx of {name} must be one of the {branches} branches, got {branch}"
+                )
+
     def __init__(self, entries: Entries) -> None:
-        branch = entries.test_branch_idx
-        if not 0 <= branch < entries.num_branch == len(entries.trident_dilations):
-            raise ValueError(
-                f"detect.build: backbone.test_branch_idx must be one of the {entries.num_branch} branches, got {branch}"
-            )
         counts = BLOCK_COUNTS[known_depth(entries.depth, BLOCK_COUNTS)]
         plans = []
         for stage, channels in enumerate(stage_widths(entries)):
             settings = block_settings(entries, stage)
             if stage == entries.num_stages - 1:
-                settings = replace(settings, dilation=entries.trident_dilations[branch], dcn=None)
+                settings = replace(settings, dilation=entries.trident_dilations[entries.test_branch_idx], dcn=None)
             plans.append(StagePlan(Bottleneck, counts[stage], channels, settings))
         super().__init__(entries, plans)
 

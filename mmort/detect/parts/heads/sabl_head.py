@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, part
+from mmort.detect.entries import PARTS, at_least, only, part
 from mmort.detect.parts.buckets import BucketingBBoxCoder
 from mmort.detect.parts.heads.box_head import RegionHead, connected, linears
 from mmort.detect.parts.layers import ConvModule
@@ -32,7 +32,7 @@ class SABLHead(RegionHead):
         cls_in_channels: int = 256
         reg_in_channels: int = 256
         roi_feat_size: int = 7
-        reg_feat_up_ratio: int = 2
+        reg_feat_up_ratio: int = at_least(2, default=2)
         reg_pre_kernel: int = 3
         reg_post_kernel: int = 3
         reg_pre_num: int = 2
@@ -43,19 +43,22 @@ class SABLHead(RegionHead):
         num_cls_fcs: int = 1
         num_reg_fcs: int = 0
         norm_cfg: Config | None = None
-        reg_class_agnostic: bool = True
+        reg_class_agnostic: bool = only(True)
         bbox_coder: BucketingBBoxCoder = part(
             "box coder", types={"BucketingBBoxCoder": BucketingBBoxCoder}, default=_CODER
         )
 
+        def check(self, name: str) -> None:
+            """Raise a ValueError if there is not one column and one row for each bucket."""
+            if self.roi_feat_size * self.reg_feat_up_ratio != self.bbox_coder.count:
+                raise ValueError(
+                    f"detect.build: roi_feat_size * reg_feat_up_ratio of {name} must be num_buckets of its bbox_coder, "
+                    f"{self.bbox_coder.count}, got {self.roi_feat_size} * {self.reg_feat_up_ratio}"
+                )
+
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)
         ratio, channels = entries.reg_feat_up_ratio, entries.reg_in_channels
-        if ratio < 2 or entries.roi_feat_size * ratio != self.coder.count or not self.class_agnostic:
-            raise ValueError(
-                "detect.build: SABLHead must have reg_class_agnostic=True and a reg_feat_up_ratio of at least 2 that "
-                f"makes roi_feat_size num_buckets, got {ratio}"
-            )
         self.cls_fcs, features = linears(
             entries.num_cls_fcs, entries.cls_in_channels * entries.roi_feat_size**2, entries.cls_out_channels
         )

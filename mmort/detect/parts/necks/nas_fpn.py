@@ -46,8 +46,13 @@ class NASFPN(nn.Module):
         self.start_level = entries.start_level
         self.end = end_of_levels(len(entries.in_channels), entries.end_level)
         used = entries.in_channels[self.start_level : self.end]
-        if entries.num_outs != 5 or len(used) > 5:
+        if entries.num_outs != 5:
             raise ValueError(f"detect.build: neck.num_outs must be 5 for NASFPN, got {entries.num_outs}")
+        if len(used) > 5:
+            raise ValueError(
+                "detect.build: neck.in_channels must have at most 5 levels from start_level to end_level for NASFPN, "
+                f"got {len(used)}"
+            )
         self.lateral_convs = nn.ModuleList(
             ConvModule(before, channels, 1, norm_cfg=norm_cfg, act_cfg=None) for before in used
         )

@@ -81,11 +81,6 @@ class RefiningModel(ModelEntries):
         remaining = {key: config[key] for key in config if key not in names}
         return {**remaining, "bbox_head_init": first, "bbox_head_refine": following}
 
-    def check(self, name: str) -> None:
-        """Raise a ValueError if no head refines boxes."""
-        if not self.bbox_head_refine:
-            raise ValueError(f"detect.build: bbox_head_refine of {name} must have at least one dict")
-
 
 class RefiningDetector(Detector):
     """Base of these detectors: a backbone, a neck, a first head, and heads whose priors are boxes.
