@@ -9,8 +9,10 @@ import onnx.helper as oh
 import pytest
 import torch
 
+import mmort.torch
 from mmort.onnx.export.draft import Draft
 from mmort.onnx.export.options import Options
+from mmort.onnx.verify import proof
 from mmort.onnx.verify.proof import CONSTANTS, LIMIT, Noisy, ProofRow
 from mmort.onnx.verify.report import LINE_WIDTH, Report
 
@@ -125,6 +127,34 @@ def test_equal_numbers_may_be_taken_in_another_order(tmp_path):
 
     report = prove(tmp_path, reverse, Best(), (torch.randn(4, 16, generator=torch.Generator().manual_seed(1)),))
     assert report.ok, str(report)
+
+
+@pytest.mark.parametrize(
+    ("best", "off", "ok"),
+    [
+        (lambda x: x.argmax(1), 1, True),
+        (lambda x: x.argmax(1), 2, False),
+        (lambda x: x.argmax(1, keepdim=True), 1, True),
+        (lambda x: x.argmax(), 1, True),
+        (lambda x: x.argmax(), 2, False),
+        (lambda x: x.max(1).indices, 1, True),
+        (lambda x: x.argmax(1), 4, False),
+    ],
+    ids=["axis", "axis, less", "keepdim", "all", "all, less", "max", "no index"],
+)
+def test_the_best_of_equal_numbers(best, off, ok, tmp_path):
+    """The file takes the one that many places after torch's: the next is as large, the one after it less."""
+
+    def take_another(model):
+        node = model.graph.node[-1]
+        name, node.output[-1] = node.output[-1], "taken"
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(off), "off"))
+        model.graph.node.append(oh.make_node("Add", ["taken", "off"], [name]))
+
+    module = torch.nn.Module()
+    module.forward = best
+    args = (torch.tensor([[3.0, 3.0, 1.0, 1.0]]),)
+    assert prove(tmp_path, take_another, module, args).ok == ok
 
 
 @pytest.mark.parametrize(
@@ -337,6 +367,57 @@ def test_what_torch_froze_is_a_difference_of_program_and_model(tmp_path):
     draft = draft_of(Frozen().eval(), (torch.randn(5, 7),), tmp_path / "x.onnx", dynamic_shapes=names)
     report = draft.prove()
     assert {row.compared for row in report.rows if row.problem} == {"torch's program with the model"}
+
+
+def test_a_number_of_outputs_that_torch_froze(tmp_path):
+    class Returns(torch.nn.Module):
+        def forward(self, x):
+            return (x * 2, x * 3) if x.shape[0] > x.shape[1] else (x * 2,)
+
+    names = {"x": {0: "n", 1: "m"}}
+    draft = draft_of(Returns().eval(), (torch.randn(5, 7),), tmp_path / "x.onnx", dynamic_shapes=names)
+    report = draft.prove([(torch.randn(9, 3),)])
+    assert "1 outputs, not 2" in {row.problem for row in report.rows}
+
+
+def test_a_choice_with_which_torch_cannot_go_on_is_a_difference(tmp_path):
+    """ONNX Runtime takes indices that count from the end, with which the same elements are gathered."""
+
+    class Gathers(torch.nn.Module):
+        def forward(self, x):
+            return x.gather(1, x.argmax(1, keepdim=True))
+
+    def from_the_end(model):
+        node = node_of(model, "ArgMax")
+        name, node.output[0] = node.output[0], "from the start"
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(16), "length"))
+        position = list(model.graph.node).index(node) + 1
+        model.graph.node.insert(position, oh.make_node("Sub", ["from the start", "length"], [name]))
+
+    assert prove(tmp_path, module=Gathers()).ok
+    report = prove(tmp_path, from_the_end, Gathers())
+    assert any("argmax" in row.at and row.problem == "4 of 4 differ" for row in report.rows), str(report)
+
+
+def test_a_view_with_noise_that_onnx_runtime_refuses(tmp_path):
+    draft = draft_of(Chooses().eval(), ARGS, tmp_path / "x.onnx")
+    wider = Noisy((torch.randn(4, 17),), 1, "noise", "wider", 0)
+    report = draft.prove(noisy=[wider])
+    (problem,) = (row for row in report.rows if row.problem)
+    assert problem.inputs == "4x17"
+    assert "Expected: 16" in problem.problem
+
+
+def test_a_portable_file_that_needs_the_library(tmp_path):
+    class Suppresses(torch.nn.Module):
+        def forward(self, boxes, scores):
+            return mmort.torch.nms(boxes, scores, 0.5)[1]
+
+    args = torch.tensor([[0.0, 0, 2, 2], [0, 0, 2, 2]]), torch.tensor([0.9, 0.8])
+    draft = draft_of(Suppresses().eval(), args, tmp_path / "x.onnx")
+    assert draft.prove().ok
+    report = proof.prove(draft.artifact, draft.program, Suppresses().eval(), [args], portable=True)
+    assert any("ONNX Runtime cannot load" in row.problem for row in report.rows), str(report)
 
 
 def test_noise_shows_a_threshold_that_the_inputs_do_not_reach(tmp_path):
