@@ -1,6 +1,7 @@
 """Files of other exporters with mmort's nodes: what is replaced, what is left, and that the outputs stay the same."""
 
 import json
+from functools import partial
 
 import numpy as np
 import onnx
@@ -583,6 +584,114 @@ def test_another_order_of_the_sum_is_no_attention(tmp_path, rng):
         )
     )
     assert op_types(edited(tmp_path, model, *arrays)).count("grid_sampler") == 2
+
+
+def made(model, name):
+    """Return the node that makes a value."""
+    return next(node for node in model.graph.node if name in node.output)
+
+
+def passed_on(name):
+    """Return a change that puts a node between a value and those that read it."""
+
+    def change(model):
+        maker = made(model, name)
+        maker.output[list(maker.output).index(name)] = f"{name}_before"
+        model.graph.node.insert(list(model.graph.node).index(maker) + 1, node("Identity", [f"{name}_before"], [name]))
+
+    return change
+
+
+def other_inputs(name, *inputs):
+    """Return a change by which the node that makes a value reads others."""
+
+    def change(model):
+        made(model, name).input[:] = inputs
+
+    return change
+
+
+def other_attribute(name, key, value):
+    """Return a change of an attribute of the node that makes a value."""
+
+    def change(model):
+        maker = made(model, name)
+        kept = [attribute for attribute in maker.attribute if attribute.name != key]
+        del maker.attribute[:]
+        maker.attribute.extend([*kept, oh.make_attribute(key, value)])
+
+    return change
+
+
+def other_constant(name, numbers):
+    """Return a change of a constant."""
+
+    def change(model):
+        tensor = next(tensor for tensor in model.graph.initializer if tensor.name == name)
+        tensor.CopyFrom(onnx.numpy_helper.from_array(np.array(numbers), name))
+
+    return change
+
+
+OTHER_SUMS = {
+    "levels in another order": other_inputs("stack", "h1", "h0"),
+    "stacked in another axis": other_attribute("stack", "axis", 4),
+    "a new axis elsewhere": lambda model: (
+        other_constant("stacked", [4])(model),
+        other_attribute("stack", "axis", 3)(model),
+    ),
+    "corners aligned": other_attribute("g1", "align_corners", 1),
+    "points for levels": other_attribute("d0", "axis", 4),
+    "x and y exchanged": other_attribute("e1", "perm", [0, 2, 1, 4, 3]),
+    "weights of other levels": other_attribute("w", "perm", [0, 2, 1, 4, 3]),
+    "one level twice": other_constant("level1", 0),
+    "no weights": other_inputs("sum", "samples", "last"),
+    "a size that is computed from the rest": other_constant("map0", [IMAGES * HEADS, CHANNELS, 4, -1]),
+    "maps passed on": passed_on("b0"),
+    "locations passed on": passed_on("e0"),
+    "parts passed on": passed_on("part0"),
+    "levels passed on": passed_on("h0"),
+    "samples passed on": passed_on("stack"),
+    "weights passed on": passed_on("w"),
+    "a sum passed on": passed_on("joined"),
+}
+OTHER_SUMS_OF_RT_DETR = {
+    "levels in another order": other_inputs("samples", "g1", "g0"),
+    "levels that do not follow": other_inputs("g1", "c1", "grid0"),
+    "more points on one level": lambda model: (
+        other_constant("points", [1, 3])(model),
+        other_inputs("samples", "g0", "g1")(model),
+    ),
+    "corners aligned": other_attribute("g1", "align_corners", 1),
+    "maps passed on": passed_on("turned"),
+    "locations passed on": passed_on("turned_grids"),
+    "parts passed on": passed_on("part1"),
+    "grids passed on": passed_on("grid1"),
+    "weights passed on": passed_on("w"),
+}
+
+
+@pytest.mark.parametrize(
+    ("build", "points", "change"),
+    [
+        *(pytest.param(attention, (len(SIZES), POINTS), change, id=name) for name, change in OTHER_SUMS.items()),
+        *(
+            pytest.param(partial(rt_detr_attention, False), (len(SIZES) * POINTS,), change, id=f"RT-DETR, {name}")
+            for name, change in OTHER_SUMS_OF_RT_DETR.items()
+        ),
+    ],
+)
+def test_what_is_nearly_attention_stays(build, points, change, tmp_path, rng):
+    model, total = build()
+    change(model)
+    arrays = floats(
+        (
+            rng.normal(size=(IMAGES, total, HEADS, CHANNELS)),
+            rng.uniform(0, 1, (IMAGES, QUERIES, HEADS, *points, 2)),
+            rng.random((IMAGES, QUERIES, HEADS, *points)),
+        )
+    )
+    assert "MultiScaleDeformableAttention" not in op_types(edited(tmp_path, model, *arrays, rtol=1e-5, atol=1e-5))
 
 
 # ---- a detector's file -----------------------------------------------------------------------------------------------
