@@ -702,6 +702,24 @@ STRETCHED = {"preprocessing": {"size": [WIDTH, HEIGHT], "keep_ratio": False}}
         ),
         (BASE | STRETCHED | {"classes": ["a", "b", "c", "d"]}, "for each of the 3 classes that scores has, got 4"),
         (BASE | STRETCHED | {"box_unit": "relative"}, "reach .* times the input; box_unit may be pixels"),
+        (BASE | STRETCHED | {"boxes": "b[]"}, r"boxes must be OUTPUT, OUTPUT\[COLUMN\] or .*, got 'b\[\]'"),
+        (BASE | STRETCHED | {"box_format": "ltrb", "strides": [8, 0]}, r"strides must be positive, got \[8, 0\]"),
+        (BASE | STRETCHED | {"strides": [8]}, "box_format must be cxcywh or ltrb with strides"),
+        (
+            BASE | STRETCHED | {"box_format": "ltrb"},
+            "box_format must be cxcywh or ltrb with strides, and ltrb has strides",
+        ),
+        (BASE | STRETCHED | {"box_unit": "original", "keypoints": "s"}, "with box_unit original there are no masks"),
+        (
+            BASE | STRETCHED | {"batch_index": "s[0]", "row_counts": "s"},
+            "batch_index and row_counts exclude each other",
+        ),
+        (
+            BASE | STRETCHED | {"multi_label": True, "class_agnostic": True},
+            "class_agnostic must be false with multi_label",
+        ),
+        (BASE | STRETCHED | {"labels": "s[0]", "multi_label": True}, "with labels there is one score for each box"),
+        (BASE | STRETCHED | {"labels": "s[0]", "activation": "softmax"}, "with labels there is one score for each box"),
     ],
 )
 def test_what_is_missing_or_wrong_is_named(tmp_path, layout, message):
