@@ -50,10 +50,9 @@ class Pose(Adapter):
         self.codec = _codec_of(decoder)
         self.output_names = _OUTPUTS.get(type(decoder).__name__, (HEATMAPS.name,))
         self.decode = self.model.head.decode
-        unsupported = {name for name in ("output_keypoint_indices",) if self.model.test_cfg.get(name) is not None}
-        if unsupported:
-            raise ValueError(f"export: test_cfg with {', '.join(unsupported)} is not supported")
-        self.keypoints = _keypoints_of(original)
+        head, self.indices = self.model.head, self.model.test_cfg.get("output_keypoint_indices")
+        self.count: Any = getattr(head, "num_joints", None) or getattr(head, "out_channels", None)
+        self.keypoints = _keypoints_of(original, self.count if self.indices is None else len(self.indices))
 
     def forward(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return the codec's input: heatmaps, or the scores of columns and rows, or coordinates."""
@@ -66,16 +65,25 @@ class Pose(Adapter):
                 f"export: the head's heatmaps must be as large as heatmap_size of its decoder, {tuple(size)}, got "
                 f"{tuple(outputs[0].shape[:1:-1])}"
             )
-        return tuple(output.squeeze(1) if self.codec == "points" else output for output in outputs)
+        outputs = tuple(output.squeeze(1) if self.codec == "points" else output for output in outputs)
+        return outputs if self.indices is None else tuple(output[:, self.indices] for output in outputs)
 
     def predict(self, input: Tensor, samples: Any, file: Run | None = None) -> list[Any]:
         """Return the original's data samples, with ``pred_instances``."""
         if file is None:
             return list(self.model.predict(input, samples))
-        outputs = tuple(output[:, None] if self.codec == "points" else output for output in file(input))
+        outputs = tuple(map(self._of_head, file(input)))
         decoded = self.decode(outputs if len(outputs) > 1 else outputs[0])
         with replaced(self.model.head, "decode", lambda _: decoded):
             return list(self.model.predict(input, samples))
+
+    def _of_head(self, output: Tensor) -> Tensor:
+        """Return an output of the file as the head has it, with zeros for keypoints that the config leaves out."""
+        if self.indices is not None:
+            whole = output.new_zeros(len(output), self.count, *output.shape[2:])
+            whole[:, self.indices] = output
+            output = whole
+        return output[:, None] if self.codec == "points" else output
 
     def annotations(self, image: Image) -> dict[str, Any]:
         """Return one box, the image, and the data set's facts on keypoints."""
@@ -165,8 +173,11 @@ def _codec_of(decoder: Any) -> str:
     )
 
 
-def _keypoints_of(original: Original) -> dict[str, Any]:
-    """Return the facts on keypoints that MMPose reads of the config's test data set, or of its type."""
+def _keypoints_of(original: Original, count: int | None) -> dict[str, Any]:
+    """Return the facts on keypoints that MMPose reads of the config's test data set, or of its type.
+
+    The model returns `count` keypoints.
+    """
     import_package(original.package)
     parse = importlib.import_module("mmpose.datasets.datasets.utils").parse_pose_metainfo
     layout = DetectorConfig(original.config)
@@ -180,11 +191,9 @@ def _keypoints_of(original: Original) -> dict[str, Any]:
     if "from_file" in info:
         info = read_config(_file_of(str(info["from_file"])))["dataset_info"]
     keypoints: dict[str, Any] = parse(dict(info))
-    head = original.model.head
-    count = getattr(head, "num_joints", None) or getattr(head, "out_channels", None)
     if count != keypoints["num_keypoints"]:
         raise ValueError(
-            f"export: the head must have as many keypoints as the config's test data set, "
+            f"export: the head, or output_keypoint_indices, must have as many keypoints as the config's test data set, "
             f"{keypoints['num_keypoints']}, got {count}"
         )
     return keypoints

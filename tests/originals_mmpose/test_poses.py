@@ -60,6 +60,23 @@ def test_networks(figures, tmp_path, network):
     assert format.link_colours == ((0, 255, 0), (255, 128, 0), (51, 153, 255))
 
 
+@pytest.mark.parametrize("network", ["heatmaps", "RTMPose", "RLE"])
+def test_a_head_with_more_keypoints_than_the_data_set(figures, tmp_path, network):
+    """As CSPNeXt's, which learns from two data sets: test_cfg says which are those of the one it is tested with."""
+    path = strokes.config(tmp_path, network, figures)
+    text = path.read_text().replace("flip_test=True", "output_keypoint_indices=[6, 0, 3, 1, 4]")
+    text = text.replace("out_channels=5", "out_channels=7").replace("num_joints=5", "num_joints=7")
+    path.write_text(text)
+    model, settings = original.build(path)
+    randomize(model)
+    original.save(model, tmp_path / "x.pth")
+    lines = []
+    export(path, tmp_path / "x.pth", tmp_path / "x.onnx", progress=lines.append)
+    assert any("5 keypoints differ by at most" in line for line in lines)
+    same_as_mmpose(tmp_path / "x.onnx", model, settings)
+    assert PosePredictor(tmp_path / "x.onnx").format.names == strokes.NAMES
+
+
 @pytest.mark.parametrize("network", ["heatmaps", "DARK", "UDP", "Megvii"])
 def test_heatmaps_with_maxima_anywhere(figures, tmp_path, network):
     """At borders and corners, without a positive value, and with two of the largest values."""
@@ -201,7 +218,7 @@ def test_what_the_original_reads_of_images(figures, tmp_path, monkeypatch):
     [
         ("RTMPose", "use_dark=False", "use_dark=True", "decoder SimCCLabel with use_dark is not supported"),
         ("UDP", "blur_kernel_size=7", "heatmap_type='combined'", "UDPHeatmap with heatmap_type='combined' is not"),
-        ("heatmaps", "flip_test=True", "flip_test=True, output_keypoint_indices=[0]", "output_keypoint_indices is not"),
+        ("heatmaps", "flip_test=True", "output_keypoint_indices=[0]", "as the config's test data set, 5, got 1"),
         ("DARK", "heatmap_size=(16, 24)", "heatmap_size=(32, 48)", r"heatmap_size of its decoder, \(32, 48\), got"),
         ("heatmaps", "out_channels=5", "out_channels=4", "as the config's test data set, 5, got 4"),
     ],
